@@ -10,7 +10,7 @@ Each repeat takes every model and engine in turn (A B A B ...), each in a proces
 ratio and the share of the bound (bench/compare_table.py), the machine, the commit and this command. --minutes ends the run
 with the last whole repeat before it. --served starts servers and asks them (build/serving_bench): tokens a second of so many streams
 at once, prompts of 220 words and answers of 128 tokens, and the median time of their first tokens in milliseconds, of which less is
-better. --depth is decode behind so many tokens; -p, --depth and --threads take lists, and several numbers of threads give a table of
+better. --depth is decode after so many tokens; -p, --depth and --threads take lists, and several numbers of threads give a table of
 how ours scales. Peers: llama-bench, llama-batched-bench and llama-server by path, or the package llama-cpp-python:
     CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python
 Exit status 1 where a ratio is below --at-least, 3 where not one repeat was whole in time.

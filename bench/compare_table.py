@@ -1,13 +1,13 @@
 """What bench/compare.py makes of its samples: bounds of a model's work on a machine, medians, tables and the picture.
 
-A Task reads a prompt (prefill 512) or writes 128 tokens in each of eight streams (decode 128 x 8), behind `depth` tokens that
+A Task reads a prompt (prefill 512) or writes 128 tokens in each of eight streams (decode 128 x 8), after `depth` tokens that
 are there already. The least time of a step is the sum over its two phases, which cannot run at once, as each layer waits for
 the one before; a phase takes at least as long as all its bytes at the read limit, and as all its multiply-adds at their units',
 both measured in the same run:
   products   max(W / read, sum over matrices of rows x weights / rate of their type)
   attention  max(positions x E / read, 2 x pairs x layers x heads x head_len / fp32)
 W: bytes of all matrices, read once; of quantised ones the rate is int8's, of BF16 bf16's, of others fp32's; E: bytes of a
-position's keys and values in all layers. A prefill of T tokens behind D has T rows (of the output matrix one), T D + T (T + 1) / 2
+position's keys and values in all layers. A prefill of T tokens after D has T rows (of the output matrix one), T D + T (T + 1) / 2
 pairs and D + T positions, and its bound is T over that time; a decode of T tokens in S streams has S rows and S (D + (T + 1) / 2)
 pairs and positions in a middle step, and its bound is S over it. Where a unit has no limit, a decode is held against its bytes
 alone and a prefill against nothing. Weights that a cache holds can be read faster. What a server gives ("served", and
@@ -37,7 +37,7 @@ class Task(NamedTuple):
 
     def name(self) -> str:
         return f"{self.kind} {self.tokens}" + (f" x {self.streams}" if self.streams > 1 else "") + (
-            f" behind {self.depth:,}" if self.depth else "")
+            f" after {self.depth:,}" if self.depth else "")
 
 
 def unit(dtype: str) -> str:

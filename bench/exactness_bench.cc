@@ -247,7 +247,7 @@ void attention(Prices& prices, Stream& s, int32_t begin, int32_t n) {
     }
   }
   prices.row(
-      "attention, " + std::to_string(n) + (n == 1 ? " row" : " rows") + " behind " + std::to_string(begin),
+      "attention, " + std::to_string(n) + (n == 1 ? " row" : " rows") + " after " + std::to_string(begin),
       [&] { ops::paged_attention(s, out_view, q_view, kv, batch, params); }, variants, out, any_out);
 }
 

@@ -60,7 +60,7 @@ def write_ranks(data, path):
 
 
 def write_schemas(cache, folder):
-    """Answers are kept as pickles, which are read and not run: the bytes behind the text "_content"."""
+    """Answers are kept as pickles, which are read and not run: the bytes after the text "_content"."""
     folder.mkdir(exist_ok=True)
     for key, value in sqlite3.connect(cache).execute("select key, value from responses"):
         texts = [arg for _, arg, _ in pickletools.genops(value) if isinstance(arg, (str, bytes))]

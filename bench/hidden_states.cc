@@ -44,7 +44,7 @@ void compute(Worker& worker, std::span<const TokenId> text, std::vector<uint16_t
                                 .block_len = kBlockLen,
                                 .tokens = text.data() + first,
                                 .positions = positions.data(),
-                                .slots = positions.data(),  // blocks lie one behind the other
+                                .slots = positions.data(),  // blocks lie one after the other
                                 .query_start = query_start,
                                 .kv_len = &end,
                                 .block_start = block_start,

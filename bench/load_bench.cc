@@ -4,7 +4,7 @@
 // Best of ROUNDS in GB of the file a second, by the clock and by the processors' time (which says more where others run
 // beside), and what share of the fastest plain way to read that is. The file should lie in the system's cache: the
 // first round brings it there. Memory is cleared twice: a virtual machine's host may give what was not used for some
-// seconds anew, and the load finds what the second turn had.
+// seconds again, and the load finds what the second turn had.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>

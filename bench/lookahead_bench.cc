@@ -1,10 +1,10 @@
 // What look-ahead decoding (Fu et al., "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding",
-// 2024) would have to guess from, on one model at temperature 0. No clock is in it:
+// 2024) would have to draft from, on one model at temperature 0. No clock is in it:
 //   lookahead_bench [--model MODEL] [--threads N] [--tokens N] [--window W] [PROMPTS]
-// Each step computes W guesses behind the text's last token. What the model says behind them are the next step's
-// guesses (Jacobi's iteration), and go into a pool as pairs, which is asked how the last token went on. Told of each
+// Each step computes W drafts after the text's last token. What the model says after them are the next step's
+// drafts (Jacobi's iteration), and go into a pool as pairs, which is asked how the last token went on. Told of each
 // kind of text: E, tokens a step, where the pool's chain is verified, or the window's where the pool has none; how
-// often the first guess of each is right; and the same of those places alone where the text's own look-up
+// often the first draft of each is right; and the same of those places alone where the text's own look-up
 // (spec/suffix_automaton.h) has none.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -26,13 +26,15 @@ struct Settings {
   int32_t n_tokens = 128, window = 4;
 };
 
-struct Guesses {  // first ones, of all places and of those without a look-up's
+struct FixedProposer {  // first ones, of all places and of those without a look-up's
   int64_t n = 0, n_right = 0, n_alone = 0, n_alone_right = 0;
-  void add(TokenId guess, TokenId said, bool is_alone) {
-    const bool is_right = guess == said;
+  void add(TokenId draft, TokenId said, bool is_alone) {
+    const bool is_right = draft == said;
     ++n, n_right += is_right, n_alone += is_alone, n_alone_right += is_alone && is_right;
   }
-  void add(const Guesses& o) { n += o.n, n_right += o.n_right, n_alone += o.n_alone, n_alone_right += o.n_alone_right; }
+  void add(const FixedProposer& o) {
+    n += o.n, n_right += o.n_right, n_alone += o.n_alone, n_alone_right += o.n_alone_right;
+  }
   std::string text() const {
     const auto part = [](int64_t of, int64_t all) { return static_cast<double>(of) / std::max<double>(1, all); };
     char out[96];
@@ -44,7 +46,7 @@ struct Guesses {  // first ones, of all places and of those without a look-up's
 
 struct Counts {
   int64_t n_tokens = 0, n_steps = 0;
-  Guesses window, pool;
+  FixedProposer window, pool;
   void add(const Counts& o) {
     n_tokens += o.n_tokens, n_steps += o.n_steps;
     window.add(o.window), pool.add(o.pool);
@@ -132,7 +134,7 @@ int run(const Settings& settings) {
     kinds[prompt.kind].add(counts), kinds["of all"].add(counts);
   }
   std::printf(
-      "| text | E | window: guesses, right | without a look-up's | pool: guesses, right | without a look-up's |\n");
+      "| text | E | window: drafts, right | without a look-up's | pool: drafts, right | without a look-up's |\n");
   std::printf("|---|--:|--:|--:|--:|--:|\n");
   for (const auto& [kind, c] : kinds) {
     std::printf("| %s | %.3f | %s | %s |\n", kind.c_str(),
@@ -152,7 +154,7 @@ int main(int argc, char** argv) {
   app.add_option("--model", s.model, "GGUF file, folder or name");
   app.add_option("--threads", s.threads, "of the model")->check(CLI::Range(1, 1024));
   app.add_option("--tokens", s.n_tokens, "of each answer")->check(CLI::PositiveNumber);
-  app.add_option("--window", s.window, "guesses of a step")->check(CLI::Range(1, 32));
+  app.add_option("--window", s.window, "drafts of a step")->check(CLI::Range(1, 32));
   app.add_option("prompts", s.prompts, "file of prompts")->check(CLI::ExistingFile);
   CLI11_PARSE(app, argc, argv);
   return ibid::bench::run(s);

@@ -1,6 +1,6 @@
 // What a forward pass over r rows costs against one over one row, and where its time goes.
 //   pass_bench [--model MODEL] [--threads N] [--context N] [--rounds N] [--isa NAME] [--streams] [ROWS ...]
-// Rows are tokens of one text behind `context` others, as drafts are; with --streams one of each of r texts of that
+// Rows are tokens of one text after `context` others, as drafts are; with --streams one of each of r texts of that
 // length, as decodes are. In each round every count of rows has its turn, so that v(r), the median of the rounds'
 // ratios to one row, stands on a busy machine too; cpu is the caller's thread alone. The parts are those between a
 // model's intermediates (docs/developers/adding_a_model.md), each named by the one that ends it, medians of a pass's
@@ -151,7 +151,7 @@ int run(Settings settings) {
       }
     }
   }
-  std::printf("%s, %d threads, %s, behind %d tokens, %s\n\n| rows | ms | v | cpu ms | cpu v |\n|--:|--:|--:|--:|--:|\n",
+  std::printf("%s, %d threads, %s, after %d tokens, %s\n\n| rows | ms | v | cpu ms | cpu v |\n|--:|--:|--:|--:|--:|\n",
               loaded->description().c_str(), loaded->team->n_threads(), std::string(isa_name(selected_isa())).c_str(),
               settings.context, settings.streams ? "a row a text" : "all of one text");
   for (const int32_t r : settings.rows) {

@@ -1,6 +1,6 @@
 // What a draw from a row of V logits costs, by sampler: medians of one thread's time.
 //   sampling_bench [V ...]
-// Rows are normal noise with thirty likely tokens, shaped as a small model's are. The number behind a time is a digest
+// Rows are normal noise with thirty likely tokens, shaped as a small model's are. The number after a time is a digest
 // of what was drawn: it must not change.
 #include <algorithm>
 #include <charconv>

@@ -2,16 +2,16 @@
 //   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE]
 //   [--eagle FILE|own] [--store FILE] [--own-answers BYTES] [--window SINK,WINDOW [--fixed] [--beside]] [--oracle]
 //   [--siblings]
-//   [--replay P] [--repeats N] [--context N --behind FILE] [--every N] [--by-cpu] [PROMPTS]
+//   [--replay P] [--repeats N] [--context N --after FILE] [--every N] [--by-cpu] [PROMPTS]
 // Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
 // step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
-// both took behind their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
+// both took after their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
 // plain answer. --siblings tells instead how often a second branch of a tree would be right: what followed the first
 // occurrence of the text's end, where that is another token than what followed the last. --replay tells what the
-// look-up and the stores would have brought to the plain answers, had all guesses been verified that are at least P
+// look-up and the stores would have brought to the plain answers, had all drafts been verified that are at least P
 // likely: no clock is in it. Answers are kept for those that follow, as --own-answers has it. --window has the model
-// guess over a part of the text, without the look-up, or --beside it; --fixed: --k guesses in every step, whatever they
-// cost. --context puts each prompt behind as much of a text as makes the longest of them and its answer so many tokens.
+// draft over a part of the text, without the look-up, or --beside it; --fixed: --k drafts in every step, whatever they
+// cost. --context puts each prompt after as much of a text as makes the longest of them and its answer so many tokens.
 // --every takes each N-th prompt alone. --by-cpu reads all times from what the process has computed, for machines that
 // others use too (one thread). c: what proposing took of a step of one row, for each pass of the model over its view.
 #include <CLI/CLI.hpp>
@@ -24,8 +24,8 @@
 
 #include "base/check.h"
 #include "bench/speculation_prompts.h"
-#include "cli/drafters.h"
 #include "cli/loading.h"
+#include "cli/proposers.h"
 #include "spec/experimental/store_proposer.h"
 #include "spec/free_proposers.h"
 #include "spec/suffix_automaton.h"
@@ -59,7 +59,7 @@ struct Answer {
     int32_t rows;
     double seconds, forward, draw;
   };
-  std::vector<Step> steps;  // of those behind the first token
+  std::vector<Step> steps;  // of those after the first token
   int32_t n_drafted = 0, n_accepted = 0;
   double seconds = 0;    // of these
   double proposing = 0;  // of these, before their forward passes
@@ -74,16 +74,16 @@ struct Settings {
   int64_t own_answers_bytes = 0;
   std::optional<WindowOptions> window;
   int32_t context_len = 0, every = 1;  // 0: prompts stand alone
-  std::string behind;
+  std::string following;
   bool by_cpu = false, beside = false;
   bool oracle = false;
   bool siblings = false;
   float replay = 0;  // 0: not so
 };
 
-// Of all tokens of answers: with a guess, that guess right; with another one beside it, that one right.
+// Of all tokens of answers: with a draft, that draft right; with another one beside it, that one right.
 struct Siblings {
-  int64_t n_tokens = 0, n_guessed = 0, n_right = 0, n_with_other = 0, n_other_right = 0;
+  int64_t n_tokens = 0, n_drafted = 0, n_right = 0, n_with_other = 0, n_other_right = 0;
   void add(std::span<const TokenId> prompt, std::span<const TokenId> answer) {
     SuffixAutomaton automaton(static_cast<int32_t>(prompt.size() + answer.size()));
     for (const TokenId t : prompt) automaton.add(t);
@@ -93,7 +93,7 @@ struct Siblings {
       ++n_tokens;
       if (match.len > 0) {
         const bool has_other = at(match.first_end) != at(match.last_end);
-        ++n_guessed, n_right += at(match.last_end) == t;
+        ++n_drafted, n_right += at(match.last_end) == t;
         n_with_other += has_other, n_other_right += has_other && at(match.first_end) == t;
       }
       automaton.add(t);
@@ -133,7 +133,7 @@ struct Replayed {
 std::string text_before(const Settings& settings, const ChatTemplate& chat, const Tokenizer& tokenizer,
                         const std::vector<Prompt>& prompts) {
   if (settings.context_len == 0) return "";
-  std::ifstream in(settings.behind);
+  std::ifstream in(settings.following);
   CHECK(in.is_open(), "the text before the prompts cannot be read");
   std::string text{std::istreambuf_iterator<char>(in), {}};
   size_t longest = 0;
@@ -226,7 +226,7 @@ int run(const Settings& settings) {
   EngineOptions with = loaded->engine_options(limits);
   with.prefix_cache = false;
   with.kv_bytes = loaded->kv_bytes_for(1, loaded->context_len, with.block_len);
-  if (settings.context_len > 0) {  // what all prompts stand behind is read once
+  if (settings.context_len > 0) {  // what all prompts stand after is read once
     with.prefix_cache = true;
     with.kv_bytes = loaded->kv_bytes_for(3, loaded->context_len, with.block_len);
   }
@@ -237,12 +237,12 @@ int run(const Settings& settings) {
   auto drafting = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, with, clock).value();
   if (settings.context_len > 0) drafting->measure_steps(clock);  // as a server does
   std::unique_ptr<Engine> own_plain;
-  // Behind a long text both answer in one engine, which reads it once.
+  // After a long text both answer in one engine, which reads it once.
   if (settings.context_len == 0)
     own_plain = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, without, clock).value();
   Engine* plain = own_plain ? own_plain.get() : drafting.get();
 
-  if (Status used = cli::use_drafters(*drafting, *loaded, limits); !used) return cli::fail(used.error());
+  if (Status used = cli::use_proposers(*drafting, *loaded, limits); !used) return cli::fail(used.error());
 
   const WindowProposer* window = nullptr;
   if (settings.window) {
@@ -324,8 +324,8 @@ int run(const Settings& settings) {
     all.push_back(std::move(row));
   }
   for (const auto& [kind, s] : siblings) {
-    std::printf("%-10s tokens %ld, with a guess %ld, right %ld; another beside it %ld, right %ld\n", kind.c_str(),
-                static_cast<long>(s.n_tokens), static_cast<long>(s.n_guessed), static_cast<long>(s.n_right),
+    std::printf("%-10s tokens %ld, with a draft %ld, right %ld; another beside it %ld, right %ld\n", kind.c_str(),
+                static_cast<long>(s.n_tokens), static_cast<long>(s.n_drafted), static_cast<long>(s.n_right),
                 static_cast<long>(s.n_with_other), static_cast<long>(s.n_other_right));
   }
   for (const auto* all_kinds : {&by_lookup, &by_all}) {
@@ -411,21 +411,21 @@ int main(int argc, char** argv) {
   app.add_option("--threads", s.threads, "of the model")->check(CLI::Range(1, 1024));
   app.add_option("--tokens", s.n_tokens, "of each answer")->check(CLI::PositiveNumber);
   app.add_option("--temp", s.temperature, "of each request")->check(CLI::Range(0.0, 10.0));
-  app.add_option("--k", s.k, "most guesses of a step")->check(CLI::PositiveNumber);
+  app.add_option("--k", s.k, "most drafts of a step")->check(CLI::PositiveNumber);
   app.add_option("--repeats", s.repeats, "runs of each prompt")->check(CLI::PositiveNumber);
   std::vector<int32_t> window;
-  app.add_option("--window", window, "SINK,WINDOW: the model guesses over these tokens of a text")
+  app.add_option("--window", window, "SINK,WINDOW: the model drafts over these tokens of a text")
       ->delimiter(',')
       ->expected(2);
   bool is_fixed = false;
-  app.add_flag("--fixed", is_fixed, "with --window: --k guesses in every step");
-  app.add_flag("--beside", s.beside, "with --window: the look-up guesses too");
+  app.add_flag("--fixed", is_fixed, "with --window: --k drafts in every step");
+  app.add_flag("--beside", s.beside, "with --window: the look-up drafts too");
   app.add_option("--context", s.context_len, "tokens of the longest prompt and its answer");
-  app.add_option("--behind", s.behind, "a text that prompts stand behind")->check(CLI::ExistingFile);
+  app.add_option("--after", s.following, "a text that prompts stand after")->check(CLI::ExistingFile);
   app.add_option("--every", s.every, "each N-th prompt alone")->check(CLI::PositiveNumber);
   app.add_flag("--by-cpu", s.by_cpu, "times of what the process computed");
   app.add_flag("--oracle", s.oracle, "propose the plain answer");
-  app.add_option("--replay", s.replay, "count what guesses of at least this probability would bring");
+  app.add_option("--replay", s.replay, "count what drafts of at least this probability would bring");
   app.add_flag("--siblings", s.siblings, "count how often a second branch would be right");
   app.add_option("prompts", s.prompts, "file of prompts")->check(CLI::ExistingFile);
   CLI11_PARSE(app, argc, argv);

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/guess_prompts.h"
+#include "cli/draft_prompts.h"
 
 namespace ibid::bench {
 
-using Prompt = cli::GuessPrompt;
+using Prompt = cli::DraftPrompt;
 
 inline std::vector<Prompt> read_prompts(const std::string& path) {
   std::ifstream in(path);
   CHECK(in.is_open(), "the prompts cannot be read; run it from the repository, or name the file");
-  return cli::guess_prompts(std::string{std::istreambuf_iterator<char>(in), {}});
+  return cli::draft_prompts(std::string{std::istreambuf_iterator<char>(in), {}});
 }
 
 inline std::vector<TokenId> prompt_of(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::string& text) {

@@ -1,5 +1,5 @@
-// What guesses over views cost, part by part: passes of one row and of several behind long texts, and of one row over a
-// view of them, in turns, as parts of a step of one row behind the longest.
+// What drafts over views cost, part by part: passes of one row and of several after long texts, and of one row over a
+// view of them, in turns, as parts of a step of one row after the longest.
 //   view_bench [--model MODEL] [--threads N] [--context N] [--rounds N]
 // Times are what the process has computed, so that a machine that others use too tells them as well (with one thread;
 // with more they count what waiting threads spin). What is in the cache is noise: it is read and not looked at.
@@ -93,7 +93,7 @@ int main_of(const cli::ModelArgs& args, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     for (Case& c : cases) c.seconds.push_back(run(**worker, arrays, blocks, c));
   }
-  std::printf("%s\n\n| behind | rows | view | ms | part of a step |\n|--:|--:|--:|--:|--:|\n",
+  std::printf("%s\n\n| after | rows | view | ms | part of a step |\n|--:|--:|--:|--:|--:|\n",
               loaded->description().c_str());
   for (const Case& c : cases) {
     std::printf("| %d | %d | %s | %.2f | %.3f |\n", c.n_text, c.n_rows,

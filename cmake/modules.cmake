@@ -15,7 +15,7 @@ if(IBID_SANITIZE)
   # What sanitizers add hides from g++ what is set: it takes the insides of std::regex for mistakes of ours.
   target_compile_options(ibid_flags INTERFACE -Wno-maybe-uninitialized)
   target_compile_options(ibid_flags INTERFACE -fsanitize=${IBID_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  # What a target is spared, behind what turns it on: before it, as a target's own options stand, it would spare nothing.
+  # What a target is spared, after what turns it on: before it, as a target's own options stand, it would spare nothing.
   target_compile_options(ibid_flags INTERFACE
     $<$<BOOL:$<TARGET_PROPERTY:IBID_SPARED>>:-fno-sanitize=$<TARGET_PROPERTY:IBID_SPARED>>)
   target_link_options(ibid_flags INTERFACE -fsanitize=${IBID_SANITIZE})
@@ -35,7 +35,7 @@ function(ibid_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# Sources that run once a command or once a connection and are dear to compile, for their libraries' templates.
+# Sources that run once a command or once a connection and are costly to compile, for their libraries' templates.
 set(IBID_COLD $<$<CONFIG:Release>:-O1>)
 if(IBID_SANITIZE)
   set(IBID_COLD -O0)

@@ -99,7 +99,7 @@ foreach(suite ${suites})
     endif()
   endif()
 endforeach()
-# The quick ones come first, as nothing heavy runs beside them then; behind them the longest.
+# The quick ones come first, as nothing heavy runs beside them then; after them the longest.
 set_tests_properties(property_suite_slow PROPERTIES COST 2000)
 get_property(tests DIRECTORY PROPERTY TESTS)
 foreach(test ${tests})

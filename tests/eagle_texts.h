@@ -37,7 +37,7 @@ struct EagleTexts {
     reference = EagleHead::load(file, *m.model, *m.stream, sizes).value();
   }
 
-  // What the target makes of the token at `position` behind this text, as far as a head can tell.
+  // What the target makes of the token at `position` after this text, as far as a head can tell.
   static float feature(std::span<const TokenId> text, int32_t position, int64_t column) {
     uint64_t hash = 1469598103934665603U + static_cast<uint64_t>(column);
     for (int32_t i = 0; i <= position; ++i)
@@ -64,9 +64,9 @@ struct EagleTexts {
                     .n_running = n_running,
                     .is_pinned = is_pinned});
   }
-  // Logits [V] by the head alone, which has the pairs of the text from `begin` on, behind these drafts; -infinity of
+  // Logits [V] by the head alone, which has the pairs of the text from `begin` on, after these drafts; -infinity of
   // what it has no outputs for.
-  std::vector<float> row_behind(std::span<const TokenId> text, std::span<const TokenId> drafts, int32_t begin = 0) {
+  std::vector<float> row_after(std::span<const TokenId> text, std::span<const TokenId> drafts, int32_t begin = 0) {
     EagleHead& head = *reference;
     PairsOfOne pairs(head);
     const auto n_pairs = static_cast<int32_t>(text.size()) - 1 - begin;

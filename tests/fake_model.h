@@ -64,7 +64,7 @@ class FakeModel final : public ForwardPass {
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
         longest = std::max(longest, b.positions[i] + 1);
         expect(written.insert(b.slots[i]).second, "two tokens are written to one slot");
-        expect(b.positions[i] < facts_.context_len, "a position lies behind the context");
+        expect(b.positions[i] < facts_.context_len, "a position lies after the context");
         if (!b.path(i).empty()) {
           expect(b.path(i).back() == b.slots[i], "a path does not end at its token");
           continue;
@@ -99,14 +99,14 @@ class FakeModel final : public ForwardPass {
     }
     expect(row == b.n_rows, "rows are not ascending indices of tokens");
   }
-  // Plain tokens, each behind the token of its text that stands before it.
+  // Plain tokens, each after the token of its text that stands before it.
   void run_views(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
     std::set<int32_t> written;
     for (int32_t s = 0; s < b.n_sequences; ++s) {
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
         expect(written.insert(b.slots[i]).second, "two tokens are written to one slot");
         expect(b.slots[i] == b.slot_read(s, i, b.places[i]), "a token of a view does not see itself");
-        expect(b.places[i] < b.kv_len[s], "a token of a view stands behind what it reads");
+        expect(b.places[i] < b.kv_len[s], "a token of a view stands after what it reads");
       }
     }
     views_.emplace_back();
@@ -213,7 +213,7 @@ class FakeModel final : public ForwardPass {
       const Cell c = cell(kv[layer], slot);
       if (p == begin && begin > 0) hash = c.prefix_hash;
       if (p > begin || begin == 0) hash = mix(hash, static_cast<uint64_t>(c.token));
-      expect(c.magic != kViewMagic, "attention read what a guess over a view left");
+      expect(c.magic != kViewMagic, "attention read what a draft over a view left");
       if (c.magic == kViewMagic) return;
       expect(c.magic == kMagic, "attention read a slot that was never written or has been freed");
       expect(c.layer == static_cast<int32_t>(layer), "attention read another layer's slot");

@@ -26,7 +26,7 @@ inline FoundTexts found_texts(const std::vector<Output>& out) {
   FoundTexts all;
   for (const Output& o : out) {
     FoundText& text = all[{o.request, o.choice}];
-    EXPECT_EQ(text.reason, FinishReason::kNone) << "an output behind the last one";
+    EXPECT_EQ(text.reason, FinishReason::kNone) << "an output after the last one";
     for (const TokenRecord& t : o.tokens) text.tokens.push_back(t.chosen.token), text.logprobs.push_back(t.chosen.raw);
     if (!o.finished) continue;
     text.score = o.ending->score;

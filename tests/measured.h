@@ -30,7 +30,7 @@ inline double processor_seconds() { return static_cast<double>(std::clock()) / C
 
 // How many times as long this processor takes now as one that sorts 65,536 numbers in 2.7 ms, which limits of the
 // processor's time are meant for; 1 where it is as fast. A shared Zen 3 takes 4.4 ms, and more while the core's twin
-// works for somebody else. Narrower vectors cost a draw more than they cost sorting, so 2.7 and not what is usual.
+// works for another. Narrower vectors cost a draw more than they cost sorting, so 2.7 and not what is usual.
 inline double slowness() {
   constexpr double kSortSeconds = 2.7e-3;
   std::mt19937 rng(1);

@@ -19,11 +19,11 @@ class SpelledTokens final : public Tokenizer {
     vocabulary_.end_of_generation = std::move(end_of_generation);
   }
   SpelledTokens(std::vector<std::string> tokens, int32_t first, char character) : SpelledTokens(std::move(tokens)) {
-    encodes_ = true, behind_ = first - character;
+    encodes_ = true, offset_ = first - character;
   }
   void encode(std::string_view text, const EncodeOptions&, std::vector<TokenId>& out) const override {
     if (!encodes_) return;
-    for (const char c : text) out.push_back(TokenId{c + behind_});
+    for (const char c : text) out.push_back(TokenId{c + offset_});
   }
   std::string_view token_bytes(TokenId id, bool) const override {
     const auto i = static_cast<size_t>(raw(id));
@@ -35,7 +35,7 @@ class SpelledTokens final : public Tokenizer {
  private:
   Vocabulary vocabulary_;
   bool encodes_ = false;
-  int32_t behind_ = 0;  // an id minus its character
+  int32_t offset_ = 0;  // an id minus its character
 };
 
 }  // namespace ibid

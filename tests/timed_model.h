@@ -24,7 +24,7 @@ struct LinearCost {
 
 class TimedModel final : public ForwardPass {
  public:
-  using Next = int32_t (*)(int32_t position);  // the token behind a position; null: 1
+  using Next = int32_t (*)(int32_t position);  // the token after a position; null: 1
   // `peak` is that token's logit; all others have 0.
   TimedModel(ManualClock& clock, const LinearCost& cost, int32_t context_len, Next next = nullptr, float peak = 1)
       : clock_(clock), cost_(cost), next_(next), peak_(peak) {

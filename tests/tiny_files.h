@@ -1,4 +1,4 @@
-// Files of tiny random models, and of what guesses for them, for flags that name files.
+// Files of tiny random models, and of what drafts for them, for flags that name files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,12 +43,12 @@ inline std::string tiny_eagle_path(const TempFolder& folder, const Model& target
       *testing::tiny_eagle_file({.width = target.config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}}));
 }
 
-// As llama.cpp's files have one, behind the model's last layer.
+// As llama.cpp's files have one, after the model's last layer.
 inline std::string tiny_with_mtp(const TempFolder& folder) {
   const auto model = testing::tiny_model_file({.vocab_size = 260, .context_len = 128, .tokenizer = true});
   const ModelConfig config = read_config(*model).value();
   const auto layer = testing::tiny_mtp_file(config, false);
-  const std::string behind = "blk." + std::to_string(config.n_layers) + ".";
+  const std::string following = "blk." + std::to_string(config.n_layers) + ".";
   const std::map<std::string, std::string> names = {{"fc", "nextn.eh_proj"},
                                                     {"embed_norm", "nextn.enorm"},
                                                     {"norm", "nextn.shared_head_norm"},
@@ -70,7 +70,7 @@ inline std::string tiny_with_mtp(const TempFolder& folder) {
   writer.set("llama.nextn_predict_layers", int64_t{1});
   for (const TensorInfo& t : model->tensors()) writer.add_tensor(t.name, t.view);
   for (const TensorInfo& t : layer->tensors())
-    writer.add_tensor(behind + names.at(t.name.substr(0, t.name.rfind('.'))) + ".weight", t.view);
+    writer.add_tensor(following + names.at(t.name.substr(0, t.name.rfind('.'))) + ".weight", t.view);
   const std::string path = folder.path("with_mtp.gguf");
   EXPECT_TRUE(writer.write(path).ok());
   return path;

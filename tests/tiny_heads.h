@@ -18,7 +18,7 @@ enum class HeadNames : uint8_t { kOwn, kHydra, kMedusa };
 struct TinyHeads {
   int64_t width = 0, vocab_size = 0;
   int64_t n_heads = 2, n_layers = 2;
-  bool is_grounded = true;   // reads the tokens behind the hidden state
+  bool is_grounded = true;   // reads the tokens after the hidden state
   bool has_outputs = false;  // of its own
   std::vector<int64_t> ids;  // empty: all of the vocabulary
   HeadNames names = HeadNames::kOwn;

@@ -9,6 +9,7 @@ Floors: the tables of docs/design.md section 1 are those of tools/check_includes
 picture shows the same folders.
 Models: docs/users/models.md names each architecture and each weight type of the sources.
 Budgets: docs/README.md names every page but decisions, with the words that it may have.
+Words: none that the field has another word for (WORDS below).
 Modes: a script that says who runs it may be executed, as pages' commands do.
 """
 import pathlib
@@ -95,7 +96,7 @@ def wrong_rows():
 
 
 def cited_texts():
-    """Every file that may cite, as one line: a citation goes on behind the end of a comment's line."""
+    """Every file that may cite, as one line: a citation goes on after the end of a comment's line."""
     folders = ("src", "tests", "bench", "tools", "cmake")
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*"))]
     for path in [*paths, *pages(), ROOT / "CMakeLists.txt"]:
@@ -178,6 +179,38 @@ def wrong_budgets():
             yield f"{path} has {words} words, docs/README.md allows {budgets[path]}"
 
 
+# Words of ours for what the field has a word for, and that word. They may not return, in pages, comments, names or messages.
+WORDS = {
+    r"guess(es|ed|er|ers|ing)?": "draft token, draft, proposer; of a cost: estimate",
+    r"drafters?": "proposer",
+    r"anew": "again",
+    r"dear(er|est)?": "costly",
+    r"behind": "after, beyond, with",
+    r"longest gap|gaps? between tokens": "inter-token latency",
+}
+# What stays behind is left, far or out of sight; a history of decisions keeps its words.
+SAID_RIGHT = re.compile(
+    r"(far|left|falls?|fell|falling|lags?|lagging|stays?|from|is|are|was|were) behind\b|(leave|leaves|leaving|left)\b[^.,;]{0,40}\bbehind\b"
+    r"|behind (a|the) (proxy|router|flag|pointer|seam|door|keyed)|(nothing|much)[_ ]?behind", re.I)
+WORDLESS = re.compile(r"generated|_tables?\.cc$|_data\.cc$|corpus|golden|/data/|tools/suites|tests/scenario|check_docs\.py$")
+
+
+def wrong_words():
+    words = {re.compile(rf"(?<![A-Za-z]){word}(?![A-Za-z])", re.I): better for word, better in WORDS.items()}
+    paths = [*pages(), *(path for folder in ("src", "tests", "bench", "tools", "scripts")
+                         for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SOURCES)]
+    for path in paths:
+        name = str(path.relative_to(ROOT))
+        if name.startswith("docs/decisions/") or name == "docs/developers/glossary.md" or WORDLESS.search(name):
+            continue
+        for n, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            # Names are words too: AGuessIsRight, n_behind.
+            plain = SAID_RIGHT.sub("", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", line))
+            for word, better in words.items():
+                if (found := word.search(plain)) and found[0][1:].islower():
+                    yield f"{name}:{n}: '{found[0]}' is no word of the field: {better}"
+
+
 def wrong_modes():
     for path in (path for folder in ("bench", "tools", "tests", "scripts") for path in sorted((ROOT / folder).rglob("*"))):
         if path.is_file() and path.read_bytes()[:2] == b"#!" and not path.stat().st_mode & 0o111:
@@ -185,6 +218,6 @@ def wrong_modes():
 
 
 found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models(), *wrong_budgets(),
-         *wrong_modes()]
+         *wrong_words(), *wrong_modes()]
 print("\n".join(found) if found else "every path, test, row and section that is named exists")
 sys.exit(1 if found else 0)

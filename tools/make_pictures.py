@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the README's pictures of the page anew, and those of docs/users/speculation.md: tools/make_pictures.py [BUILD_DIR]
+"""Makes the README's pictures of the page again, and those of docs/users/speculation.md: tools/make_pictures.py [BUILD_DIR]
 
 Needs a built ibid, the default model (`build/ibid pull default`) and a headless Chromium. Asks a question and shows the
 answer in the light theme, then the second view in the dark one while answers grow and further prompts come in pieces.
@@ -39,7 +39,7 @@ def engine(browser, server, path):
     page = browser.page(server.url + "/", width=1000, height=760, dark=True)
     page.click("#tab-engine")
     with contextlib.ExitStack() as streams:
-        for i in range(N_GROUPS):  # each behind a system prompt of its own, which its members share
+        for i in range(N_GROUPS):  # each after a system prompt of its own, which its members share
             begin = server.engine()["steps_total"]
             streams.enter_context(Streams(server, N_STREAMS, f"Island {i}. {SYSTEM} What do you see? Night", 900))
             server.until(lambda: server.engine()["steps_total"] > begin + 30, "steps are made", 120)

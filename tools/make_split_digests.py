@@ -6,7 +6,7 @@ tests/conformance/tokenizers/kinds has.
   make_split_digests.py show NAME I      string I of the corpus and its pieces
 
 Needs `tokenizers`. A digest is 16 hexadecimal digits for every 200 strings: FNV-1a over the lengths of their pieces in
-bytes. What comes behind the corpus is a list of strings for the corners of single expressions.
+bytes. What comes after the corpus is a list of strings for the corners of single expressions.
 """
 import argparse
 import json

@@ -83,7 +83,7 @@ def mend(messages, needs):
             calls = message.get("tool_calls", [])
             if message["role"] != "tool" or not any(len(m.get("tool_calls", [])) > 1 for m in out):
                 split += [{**message, "tool_calls": [c], "content": message.get("content") if i == 0 else ""} for i, c in enumerate(calls)] or [message]
-            else:  # behind the call that it answers
+            else:  # after the call that it answers
                 at = [c["id"] for m in split for c in m.get("tool_calls", [])].index(message["tool_call_id"])
                 split.insert([i for i, m in enumerate(split) if m.get("tool_calls")][at] + 1, message)
         out = split

@@ -109,7 +109,7 @@ def added(i, content, special=True, normalized=False, single_word=False, lstrip=
 
 
 def kinds(sizes):
-    """sizes: tokens of each model, so that added tokens come behind them."""
+    """sizes: tokens of each model, so that added tokens come after them."""
     isolated = [{"type": t} for t in ("NFC", "NFD", "NFKC", "NFKD")]
     nfc = isolated[0]
     b = sizes["bytes"]

@@ -69,7 +69,7 @@ def chain(path):
     p.text(24, 34, "One step verifies three draft tokens: each row is sampled as in plain decoding", "h", "start")
     columns = [("mat", "text", "last token", "and", "and"), ("and", "right", "1st draft", "the", "the"),
                ("the", "right", "2nd draft", "dog", "cat"), ("dog", "wrong", "3rd draft", "–", "–")]
-    for i, (token, kind, name, guess, drawn) in enumerate(columns):
+    for i, (token, kind, name, draft, drawn) in enumerate(columns):
         x = 170 + 200 * i
         p.text(x + 65, 74, name, "s")
         p.box(x, 84, 130, 40, kind, token)
@@ -78,12 +78,12 @@ def chain(path):
         p.go((x + 65, 206), (x + 65, 240))
         if i < 3:
             p.box(x, 242, 130, 46, "drawn", drawn, f"position {41 + i}")
-            same = guess == drawn
+            same = draft == drawn
             p.go((x + 130, 265), (x + 165, 265), (x + 165, 104), (x + 198, 104))
             p.text(x + 165, 312, "equals it:" if same else "differs:", "s")
             p.text(x + 165, 330, "accepted" if same else "rejected", "s")
         else:
-            p.box(x, 242, 130, 46, "wrong", "not drawn", "behind an error")
+            p.box(x, 242, 130, 46, "wrong", "not drawn", "after an error")
     for y, words in ((108, "one forward pass"), (186, "weights read once"), (270, "sampler, seed, state")):
         p.text(24, y, words, "s", "start")
     p.text(24, 372, "Three tokens of one step, “and the cat”, with the bytes of three steps. The third draft token's keys and values are overwritten.", "s", "start")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains an EAGLE-3 head for a model (Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via
 Training-Time Test", 2025, section 3): one decoder layer over pairs, what three of the target's layers made of token P
-and the embedding of token P + 1, which says token P + 2 (src/spec/eagle_head.h has the formulas). Behind the first one
+and the embedding of token P + 1, which says token P + 2 (src/spec/eagle_head.h has the formulas). After the first one
 it reads its own states instead of the target's, in training as in use ("training-time test").
 
     tools/write_head_text.py ... --out text.jsonl                           # what is learned from
@@ -94,7 +94,7 @@ class Head(torch.nn.Module):
         return torch.cat(out)
 
     def layer(self, embeddings, states, chains, lengths):
-        """The states behind pairs, [T, C]. `chains` gets this unroll's keys and values."""
+        """The states after pairs, [T, C]. `chains` gets this unroll's keys and values."""
         normed = rms_norm(states, self.hidden_norm)
         read = torch.cat([rms_norm(embeddings, self.input_norm), normed], -1)
         D = self.sizes["head_len"]
@@ -215,7 +215,7 @@ def trained(work):
 
 @torch.no_grad()
 def judge(options):
-    """How often the first draft is right, and each further one behind right ones, of tokens of answers."""
+    """How often the first draft is right, and each further one after right ones, of tokens of answers."""
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     work = Work(options.work)

@@ -79,11 +79,11 @@ class Heads(torch.nn.Module):
             for i in range(n_heads))
 
     def n_read(self, i):
-        """Vectors that head i reads: the hidden state, and Hydra's the tokens behind it."""
+        """Vectors that head i reads: the hidden state, and Hydra's the tokens after it."""
         return i + 2 if self.kind == "hydra" else 1
 
     def forward(self, i, hidden, embeddings):
-        """hidden [n, C]; embeddings of the i + 1 tokens behind it, each [n, C]."""
+        """hidden [n, C]; embeddings of the i + 1 tokens after it, each [n, C]."""
         return self.heads[i](torch.cat([hidden, *embeddings][:self.n_read(i)], dim=-1))
 
 
@@ -218,7 +218,7 @@ def train(options):
             hidden, embeddings = work.inputs(part, i)
             with torch.no_grad():
                 teacher = F.softmax(work.teacher(part, i + 1), -1)
-            # Medusa's paper trusts each further head less, who guesses what it cannot know (section 2.2.1).
+            # Medusa's paper trusts each further head less, the proposer what it cannot know (section 2.2.1).
             weight = 0.8 ** i if options.kind == "medusa" else 1.0
             losses.append((distance(teacher, F.linear(model(i, hidden, embeddings), work.rows)), weight))
         return losses

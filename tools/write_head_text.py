@@ -5,7 +5,7 @@
     tools/write_head_text.py --port 8711 --tokens 600000 --out text.jsonl     # goes on where it stopped
 
 Questions are the model's own continuations of an opened turn of the user (Xu et al., "Magpie: Alignment Data Synthesis
-from Scratch by Prompting Aligned LLMs with Nothing", 2024): some free, some behind the first words of a task, some about
+from Scratch by Prompting Aligned LLMs with Nothing", 2024): some free, some after the first words of a task, some about
 a passage that it wrote before. A line is {"prompt": ids, "answer": ids, "kind", "temperature"}; ids as they were sampled,
 never tokenised again. Everything follows from --seed but the order of the lines. What shares eight tokens in a row with a
 prompt of bench/prompts is left out, so that what is measured there was never seen.
@@ -31,7 +31,7 @@ OPENINGS = {  # first words of a user's turn, which the model goes on from
                 "Write the minutes of a meeting of", "Write a product description of", "Write a short biography of", "Write a page of a diary about",
                 "Write instructions for", "Write a letter to"],
 }
-TASKS = {  # about a passage, which stands before or behind
+TASKS = {  # about a passage, which stands before or after
     "summary": ["Give me the main points of the passage above.", "What is the passage about? Answer briefly.", "Write a summary.", "TL;DR",
                 "Sum up the key ideas in your own words.", "Condense the above to half of its length.", "Make a short abstract of it."],
     "edit": ["Improve the grammar and keep everything else.", "Rewrite it in a more formal tone.", "Turn it into the first person.",

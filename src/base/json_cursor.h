@@ -63,7 +63,7 @@ class JsonCursor {
 
   std::string_view text_;
   size_t at_ = 0;
-  bool first_ = false;  // right behind { or [
+  bool first_ = false;  // right after { or [
   bool failed_ = false;
   std::string expected_;
 };

@@ -55,8 +55,8 @@ Result<std::vector<int>> read_number_list(std::string_view text) {
   const char* at = text.data();
   const char* const end = at + text.size();
   const auto number = [&](int& n) {
-    const auto [behind, error] = std::from_chars(at, end, n);
-    at = behind;
+    const auto [following, error] = std::from_chars(at, end, n);
+    at = following;
     return error == std::errc() && n >= 0 && n < 1 << 16;
   };
   for (bool is_first = true; at != end; is_first = false) {

@@ -7,7 +7,7 @@
 
 namespace ibid {
 
-// The first `most` bytes, and "..." behind a whole character where there are more. Control characters become \n, \t or
+// The first `most` bytes, and "..." after a whole character where there are more. Control characters become \n, \t or
 // \xNN, as do bytes that are no UTF-8; a quote or backslash gets a backslash before it.
 std::string shown(std::string_view text, size_t most = 80);
 

@@ -31,7 +31,7 @@ TEST(Quoted, IsValidUtf8WhateverTheBytesAreAndWhereverItIsCut) {
   EXPECT_EQ(shown(text, 7), "aé😀...");
 }
 
-TEST(Quoted, EndsBehindEightyBytes) {
+TEST(Quoted, EndsAfterEightyBytes) {
   EXPECT_EQ(in_quotes(std::string(80, 'x')), '"' + std::string(80, 'x') + '"');
   EXPECT_EQ(in_quotes(std::string(81, 'x')), '"' + std::string(80, 'x') + "...\"");
 }

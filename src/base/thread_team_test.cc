@@ -94,7 +94,7 @@ TEST(ThreadTeam, BeatsWithinALoopAndStandsStillWithATaskThatDoes) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
       if (thread == 0) beats.insert(team.last_beat());
     });
-    EXPECT_GE(beats.size(), 2u) << "one is that of the loop's begin";
+    EXPECT_GE(beats.size(), 2u) << "one is that of the loop's start";
     EXPECT_GT(*beats.begin(), begin - 0.02);
     EXPECT_LE(*beats.rbegin(), steady_clock().now());
     team.parallel_for(1, [&](int64_t, int) {

@@ -37,7 +37,7 @@ bool is_valid(std::string_view bytes);
 size_t valid_prefix(std::string_view bytes);  // bytes before the first invalid sequence
 // True of 1 to 3 bytes that more bytes could make a code point.
 bool is_unfinished(std::string_view bytes);
-// True of the bytes of a code point behind its first: a text may be cut before every other byte.
+// True of the bytes of a code point after its first: a text may be cut before every other byte.
 inline bool goes_on(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 inline size_t count(std::string_view bytes) {  // code points of valid UTF-8
   size_t n = 0;

@@ -1,9 +1,9 @@
 // BlockCache: the pool and the tree as one, in the words of those who hold block tables. A table is the list of blocks
-// behind the positions 0, 1, 2 ... of one growing list of tokens: position t lies in table[t / B] at offset t % B.
+// after the positions 0, 1, 2 ... of one growing list of tokens: position t lies in table[t / B] at offset t % B.
 //
 // Blocks are shared by reference and copied before the first write (copy-on-write): a table may write only to blocks
-// that it alone refers to, and only behind what is published of them. reserve() sees to that and says which bytes to
-// copy. Blocks behind a sliding window may be given back early: kNone stands in their place.
+// that it alone refers to, and only after what is published of them. reserve() sees to that and says which bytes to
+// copy. Blocks after a sliding window may be given back early: kNone stands in their place.
 //
 // A block that is evicted goes down to the next tier that has room, if there is one; what is found there comes up
 // again. All copies of a plan, between tiers or within the device, stand in one list: they must be done in its order,
@@ -12,7 +12,7 @@
 //
 // A block's way, and who may write to it:
 //
-//    free --reserve()--> one table's own --publish()--> tables and the tree: written only behind what is published,
+//    free --reserve()--> one table's own --publish()--> tables and the tree: written only after what is published,
 //     ^                   |                    ^        and only by a table that is alone with it
 //     |                   |                    |                     |
 //     |<--release() and --+                    +-- match() --+       | the last release()
@@ -80,17 +80,17 @@ class BlockCache {
   // already take the place of the table's own. Returns the new n_published.
   int32_t publish(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
                   BlockTable& table);
-  // Publishes the unfinished block behind them as far as it is written. Its table goes on writing behind that.
+  // Publishes the unfinished block after them as far as it is written. Its table goes on writing after that.
   void publish_tail(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
                     const BlockTable& table);
   // The copies of a plan are done.
   void transferred(std::span<const BlockCopy> copies);
 
-  // Forgets what lies behind the first n_tokens positions; no bytes move.
+  // Forgets what lies after the first n_tokens positions; no bytes move.
   void truncate(BlockTable& table, int32_t n_tokens);
   void release(BlockTable& table) { truncate(table, 0); }
   // Gives back the blocks that hold positions before n_tokens only, less one for safety's sake when a fork steps back;
-  // their entries become kNone. The last published block stays: what follows it is published behind it.
+  // their entries become kNone. The last published block stays: what follows it is published after it.
   void release_before(int32_t n_tokens, int32_t n_published, BlockTable& table);
 
   // Whether what is evicted goes to lower tiers and what lies there is found (at first: yes). What lies there stays.

@@ -127,7 +127,7 @@ TEST(BlockCache, TruncationFreesWholeBlocksAndCopiesNothing) {
   EXPECT_EQ(a.size(), 2u);
 }
 
-TEST(BlockCache, BlocksBehindAWindowAreGivenBackOnceAndTheTableKeepsItsPlaces) {
+TEST(BlockCache, BlocksAfterAWindowAreGivenBackOnceAndTheTableKeepsItsPlaces) {
   BlockCache cache({.n_blocks = 8, .block_len = 4, .prefix_cache = false});
   BlockTable a, b;
   std::vector<BlockCopy> copies;
@@ -147,7 +147,7 @@ TEST(BlockCache, BlocksBehindAWindowAreGivenBackOnceAndTheTableKeepsItsPlaces) {
   EXPECT_EQ(cache.pool().n_free(), 8);
 }
 
-TEST(BlockCache, TheLastPublishedBlockStaysBehindAWindow) {
+TEST(BlockCache, TheLastPublishedBlockStaysAfterAWindow) {
   BlockCache cache({.n_blocks = 8, .block_len = 4});
   const ScopeId scope = cache.tree().hold({});
   BlockTable a;

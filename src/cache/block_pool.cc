@@ -110,7 +110,7 @@ void BlockPool::self_check() const {
   for (int32_t i = entries_[head()].next; i != n_total_; i = entries_[static_cast<size_t>(i)].next) {
     const Entry& e = entries_[static_cast<size_t>(i)];
     CHECK(e.is_listed(), "a block in use or in transfer stands in the free list");
-    CHECK(!(seen_cached && !e.holds_node()), "a free block stands behind a cached one");
+    CHECK(!(seen_cached && !e.holds_node()), "a free block stands after a cached one");
     CHECK(entries_[static_cast<size_t>(e.next)].previous == i, "the free list is torn");
     seen_cached |= e.holds_node();
     CHECK(++available <= n_total_);

@@ -33,8 +33,8 @@ class BlockPool {
 
   // The block that take() would give; kNone where there is none.
   BlockId front() const { return entries_[head()].next == n_total_ ? BlockId::kNone : BlockId{entries_[head()].next}; }
-  // The one behind that, of one that it would give; kNone: there is none.
-  BlockId behind(BlockId block) const {
+  // The one after that, of one that it would give; kNone: there is none.
+  BlockId following(BlockId block) const {
     return entry(block).next == n_total_ ? BlockId::kNone : BlockId{entry(block).next};
   }
   void prefetch(BlockId block) const { __builtin_prefetch(&entry(block)); }

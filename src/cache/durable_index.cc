@@ -29,7 +29,7 @@ bool DurableIndex::touch(const DurableKey& key, int64_t age, int64_t far) {
   const auto it = entries_.find(key);
   if (it == entries_.end() || !it->second.is_written || it->second.age >= age) return false;
   const int64_t before = it->second.age;
-  auto node = by_age_.extract({before, key});  // moved, not made anew: nothing is allocated
+  auto node = by_age_.extract({before, key});  // moved, not made again: nothing is allocated
   node.value().first = age;
   by_age_.insert(std::move(node));
   it->second.age = age;

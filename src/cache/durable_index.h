@@ -1,11 +1,11 @@
 // DurableIndex: which blocks lie in a store that outlives the process, by their keys, and which goes first when its
-// bytes are used up. It counts; the store (worker/block_files.h) has the bytes and is always a little behind. An entry
+// bytes are used up. It counts; the store (worker/block_files.h) has the bytes and is always a little after. An entry
 // is
 //
 //   being written   add() until written(): counted, not to be found
 //   there           to be found, and to be evicted
 //
-// Ages: an entry is as old as the use that it was last part of, and of one use the later blocks of a text are older
+// Ages: an entry is as old as the use that it was last part of, and of one use the later blocks of a sequence are older
 // than the earlier ones, so that what goes first is a leaf. An age is a number that grows with each use; the store
 // keeps it as a file's time of modification in nanoseconds, so that ages survive a restart.
 //
@@ -38,7 +38,7 @@ class DurableIndex {
   // One that was found when the store was opened; it may be too much (over_full()). Throws std::bad_alloc unchanged,
   // as add() does.
   void found(const DurableEntry& entry);
-  // What begins a new use; later blocks of a text get ages below it. `now`: nanoseconds, of any clock.
+  // What begins a new use; later blocks of a sequence get ages below it. `now`: nanoseconds, of any clock.
   void set_now(int64_t now);
   int64_t next_use() { return use_ += kUse; }
   static int64_t age_of(int64_t use, int32_t i_block) { return use + kUse - 1 - std::min<int64_t>(i_block, kUse - 1); }

@@ -72,7 +72,7 @@ TEST(DurableIndex, WhatIsBeingWrittenIsCountedAndNotThereYet) {
   index.self_check();
 }
 
-TEST(DurableIndex, WhatWasUsedLeastRecentlyGoesFirstAndOfOneTextItsEnd) {
+TEST(DurableIndex, WhatWasUsedLeastRecentlyGoesFirstAndOfOneSequenceItsEnd) {
   DurableIndex index(60);
   const int64_t first = index.next_use(), second = index.next_use();
   for (uint8_t i = 0; i < 3; ++i) put(index, i, 10, DurableIndex::age_of(first, i));

@@ -16,7 +16,7 @@ std::span<const std::byte> bytes_of(const auto& items) { return std::as_bytes(st
 }  // namespace
 
 DurableKey durable_key_of_scope(std::string_view layout, std::string_view spelled) {
-  const uint64_t len[] = {layout.size()};  // so that no two pairs are one text
+  const uint64_t len[] = {layout.size()};  // so that no two pairs are one sequence
   return sha256({{&kOfScope, 1}, bytes_of(len), bytes_of(layout), bytes_of(spelled)});
 }
 

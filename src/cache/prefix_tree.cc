@@ -223,10 +223,10 @@ void PrefixTree::prefetch(const BlockPool& pool, BlockId block) const {
     __builtin_prefetch(&buckets_[n.hash.low & (buckets_.size() - 1)]);
     if (n.parent >= 0) __builtin_prefetch(&at(n.parent));
   }
-  const BlockId behind = pool.behind(block);
-  if (behind == BlockId::kNone) return;
-  if (const NodeId node = pool.node_of(behind); node != NodeId::kNone) __builtin_prefetch(&at(raw(node)));
-  if (const BlockId third = pool.behind(behind); third != BlockId::kNone) pool.prefetch(third);
+  const BlockId following = pool.following(block);
+  if (following == BlockId::kNone) return;
+  if (const NodeId node = pool.node_of(following); node != NodeId::kNone) __builtin_prefetch(&at(raw(node)));
+  if (const BlockId third = pool.following(following); third != BlockId::kNone) pool.prefetch(third);
 }
 
 void PrefixTree::settle(NodeId node, Tier tier, BlockId block) {

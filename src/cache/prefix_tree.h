@@ -1,4 +1,4 @@
-// PrefixTree: which prefixes are known, and where their bytes lie. A node is a prefix: up to B tokens behind its
+// PrefixTree: which prefixes are known, and where their bytes lie. A node is a prefix: up to B tokens after its
 // parent's (fewer only where it has no children: an unfinished tail). It has an id of its own and a residence: in each
 // tier at most one block that holds its bytes; in one at least, else it would be no node. Moving bytes between tiers
 // changes a residence and nothing else.
@@ -9,7 +9,7 @@
 //
 // A node's parent is a node or a scope (all of docs/design.md section 5, law 5, besides the tokens). A sequence that
 // refers to a block refers to all before it and releases them last first, so in a pool's list children stand before
-// parents and eviction is leaf first. Where that does not hold (blocks released behind a sliding window), forgetting a
+// parents and eviction is leaf first. Where that does not hold (blocks released after a sliding window), forgetting a
 // node forgets what hangs below it. One thread.
 #pragma once
 
@@ -51,7 +51,7 @@ class PrefixTree {
   // caller does.
   int32_t match(ScopeId scope, std::span<const TokenId> tokens, int32_t partial_step, std::vector<NodeId>& path);
 
-  // Makes the device's `block` (completely written up to tokens.size(), in use) findable behind `parent` (kNone: first
+  // Makes the device's `block` (completely written up to tokens.size(), in use) findable after `parent` (kNone: first
   // of the scope). Returns the node that stands for these tokens; where another one does already, `block` stays out of
   // the tree. A shorter node of the same block gives way. kNone, and nothing new to be found, where `parent` is no node
   // or has no room below it, or for want of memory.

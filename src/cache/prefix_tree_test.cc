@@ -18,7 +18,7 @@ std::vector<TokenId> ids(std::string_view letters) {
   return out;
 }
 
-// A cache of blocks of four letters. write() computes a text as a sequence would and releases it.
+// A cache of blocks of four letters. write() computes a sequence as a sequence would and releases it.
 class Letters {
  public:
   explicit Letters(int32_t n_blocks, int hash_bits = 128)
@@ -94,7 +94,7 @@ TEST(PrefixTree, ATailGivesWayToWhatItsBlockBecomes) {
   BlockTable table = l.keep("abcdef");
   std::vector<BlockCopy> copies;
   l.cache.publish_tail(l.scope, ids("abcdef"), 6, 1, table);
-  // Its owner writes behind it without a copy.
+  // Its owner writes after it without a copy.
   ASSERT_TRUE(l.cache.reserve(table, 6, 7, copies));
   EXPECT_TRUE(copies.empty());
   l.cache.publish_tail(l.scope, ids("abcdefg"), 7, 1, table);
@@ -221,7 +221,7 @@ TEST(PrefixTree, ForgettingANodeForgetsWhatHangsBelowItButNotItsReferences) {
   EXPECT_EQ(l.cache.tree().n_nodes(), 1);
   EXPECT_EQ(l.found("aaaabbbbcccc"), 4);
   EXPECT_EQ(l.cache.pool().n_in_use(), 3);
-  // A block behind a forgotten one cannot be published any more.
+  // A block after a forgotten one cannot be published any more.
   std::vector<BlockCopy> copies;
   ASSERT_TRUE(l.cache.reserve(kept, 12, 16, copies));
   EXPECT_EQ(l.cache.publish(l.scope, ids("aaaabbbbcccceeee"), 16, 3, kept), 4);
@@ -290,9 +290,9 @@ TEST(PrefixTree, CollidingHashesCostTimeAndNothingElse) {
   }
 }
 
-// Random texts over two letters against the longest match by brute force (row X3), with eviction, held tables and
+// Random sequences over two letters against the longest match by brute force (row X3), with eviction, held tables and
 // hashes cut to 8 bits.
-TEST(PrefixTree, RandomTextsAgreeWithBruteForce) {
+TEST(PrefixTree, RandomSequencesAgreeWithBruteForce) {
   int64_t n_collisions = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);

@@ -15,7 +15,7 @@ inline constexpr size_t kTiers = 2;
 inline constexpr Tier kAllTiers[kTiers] = {Tier::kDevice, Tier::kHost};
 constexpr size_t raw_tier(Tier tier) { return static_cast<size_t>(tier); }
 
-// A node of the prefix tree: a prefix of some text, wherever its bytes lie.
+// A node of the prefix tree: a prefix of some sequence, wherever its bytes lie.
 enum class NodeId : int32_t { kNone = -1 };
 
 // Copy the whole block; which of its slots hold something is the reader's business.

@@ -1,4 +1,4 @@
-// The seam of tiers, with a fake memory behind it: one letter a slot, copies done as the cache says. Whatever is found
+// The seam of tiers, with a fake memory after it: one letter a slot, copies done as the cache says. Whatever is found
 // must lie on the device with the letters that it stands for.
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class Memory {
       bytes_[t].assign(static_cast<size_t>(cache.pool(kAllTiers[t]).n_total()), std::string(kLen, '?'));
   }
 
-  // A sequence that computes `text`: one step that matches, reserves and writes.
+  // A sequence that computes `sequence`: one step that matches, reserves and writes.
   BlockTable compute(std::string_view text, bool with_tail = true) {
     BlockTable table;
     std::vector<BlockCopy> copies;
@@ -178,9 +178,9 @@ TEST(Tiers, ABlockInTransferIsGivenToNobody) {
   cache.self_check();
 }
 
-// Random texts over two letters with held tables, answers that grow, forks and two small tiers. Every letter found is
-// looked at, and what was found must come from both.
-TEST(Tiers, RandomTextsKeepTheirLettersWhereverTheyHaveBeen) {
+// Random sequences over two letters with held tables, answers that grow, forks and two small tiers. Every letter found
+// is looked at, and what was found must come from both.
+TEST(Tiers, RandomSequencesKeepTheirLettersWhereverTheyHaveBeen) {
   std::map<std::pair<Tier, Tier>, int32_t> n_copies;
   int64_t n_found = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {

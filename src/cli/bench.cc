@@ -12,11 +12,11 @@
 #include "cli/bench_case.h"
 #include "cli/bench_rows.h"
 #include "cli/bench_spec.h"
-#include "cli/drafters.h"
-#include "cli/guess_prompts.h"
+#include "cli/draft_prompts.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/proposers.h"
 #include "cli/step_profile.h"
 #include "engine/engine.h"
 
@@ -64,8 +64,8 @@ Status run_profiled(Engine& engine, const std::vector<BenchCase>& tests, int32_t
   return {};
 }
 
-// Guesses are measured on texts that somebody could write: what bench computes otherwise is noise.
-Status bench_guesses(const BenchOptions& options) {
+// FixedProposer are measured on texts that somebody could write: what bench computes otherwise is noise.
+Status bench_drafts(const BenchOptions& options) {
   if (!options.streams.empty() || std::ranges::any_of(options.depths, [](int32_t n) { return n > 0; }) ||
       options.profile || !options.trace.empty()) {
     return invalid(
@@ -75,17 +75,17 @@ Status bench_guesses(const BenchOptions& options) {
   }
   const auto longest = std::ranges::max_element(options.n_gen);
   if (longest == options.n_gen.end() || *longest < 2) return invalid("-n must be 2 at least.", "-n");
-  std::vector<GuessPrompt> texts = own_guess_prompts();
+  std::vector<DraftPrompt> texts = own_draft_prompts();
   if (!options.prompts.empty()) {
     ASSIGN_OR_RETURN(const std::string file, text_of_file(options.prompts));
-    texts = guess_prompts(file);
+    texts = draft_prompts(file);
     if (texts.empty()) return invalid("There is no prompt in " + in_quotes(options.prompts) + ".", "--prompts");
   }
-  const StepLimits limits = with_drafters({.step_tokens = 512, .max_sequences = 1}, options.spec);
+  const StepLimits limits = with_proposers({.step_tokens = 512, .max_sequences = 1}, options.spec);
   ASSIGN_OR_RETURN(const Loaded loaded, load(options.model, limits));
   ASSIGN_OR_RETURN(const ChatTemplate chat, load_template(*loaded.file, *loaded.tokenizer));
   std::vector<std::pair<std::string, std::vector<TokenId>>> prompts;
-  for (const GuessPrompt& text : texts) {
+  for (const DraftPrompt& text : texts) {
     ASSIGN_OR_RETURN(std::vector<TokenId> ids, prompt_tokens(chat, *loaded.tokenizer, text.text));
     prompts.emplace_back(text.kind, std::move(ids));
   }
@@ -95,7 +95,7 @@ Status bench_guesses(const BenchOptions& options) {
   engine_options.kv_bytes = loaded.kv_bytes_for(1, loaded.context_len, engine_options.block_len);
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
   engine->measure_steps();  // as a server does
-  TRY(use_drafters(*engine, loaded, limits));
+  TRY(use_proposers(*engine, loaded, limits));
   Progress progress("answering");
   uint64_t done = 0;
   const uint64_t total = 2 * prompts.size() * static_cast<uint64_t>(options.repeats);
@@ -196,7 +196,7 @@ int bench(const BenchOptions& given) {
   if (options.spec.by_lookup) {
     if (const Status fine = check_spec(all, options); !fine) return fail(fine.error(), kUsage);
     options.model = all.front().model;
-    const Status done = bench_guesses(options);
+    const Status done = bench_drafts(options);
     return done.ok() ? kOk : fail(done.error());
   }
   if (!options.prompts.empty())

@@ -87,7 +87,7 @@ void add_tests(CLI::App* c, BenchOptions& b) {
   auto of_values = std::make_shared<std::vector<DType>>();
   add_list(c, "--cache-type-v", *of_values, "TYPE,..", "as --cache-type-k", "must equal --cache-type-k; also -ctv",
            read_kv_dtypes);
-  // Read behind all flags, whatever their order.
+  // Read after all flags, whatever their order.
   c->parse_complete_callback([&b, of_values] {
     if (of_values->empty()) return;
     if (b.kv_dtypes.empty()) b.kv_dtypes = *of_values;

@@ -48,7 +48,7 @@ std::string list_text(const std::vector<double>& v, int digits) {
   return "[" + s + "]";
 }
 
-// llama-bench's keys, and behind them ours.
+// llama-bench's keys, and after them ours.
 std::vector<Field> fields_of(const BenchRow& row) {
   const auto text = [](const std::string& value) { return Json(value).text(); };
   const auto number = [](auto value) { return fmt::format("{}", value); };

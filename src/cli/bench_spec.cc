@@ -21,7 +21,7 @@ double part(double of, double all) { return all > 0 ? of / all : 0; }
 
 struct BenchAnswer {
   std::vector<TokenId> tokens;
-  std::vector<std::pair<int32_t, double>> steps;  // behind the first token: guesses verified, seconds
+  std::vector<std::pair<int32_t, double>> steps;  // after the first token: drafts verified, seconds
   EngineStats before, after;
   double seconds() const {
     double sum = 0;
@@ -44,7 +44,7 @@ class SpecBench {
         ASSIGN_OR_RETURN((is_plain ? without : with), answer(prompt, seed, is_plain));
         answered();
       }
-      CHECK(with.tokens == without.tokens, "guesses have changed an answer");
+      CHECK(with.tokens == without.tokens, "drafts have changed an answer");
       seconds.push_back(with.seconds()), plain_seconds.push_back(without.seconds());
       for (const BenchAnswer* a : {&with, &without}) {
         for (const auto& [n, took] : a->steps) taken_[1 + n].push_back(took);

@@ -54,7 +54,7 @@ class SpecBenchRuns : public ::testing::Test {
 };
 
 // A tiny model at temperature 0 repeats itself, which the look-up finds.
-TEST_F(SpecBenchRuns, AnswersPromptsOfAFileWithGuessesAndWithout) {
+TEST_F(SpecBenchRuns, AnswersPromptsOfAFileWithDraftsAndWithout) {
   BenchOptions options{.n_gen = {60}, .repeats = 2, .output = "json"};
   options.spec.by_lookup = true;
   options.spec.name = "ngram";

@@ -53,7 +53,7 @@ class Chat {
   Result<Answer> complete(const std::string& text, AnswerSink& sink, const volatile std::sig_atomic_t& interrupted);
 
   void clear() { messages_.clear(); }
-  // Takes back all behind the last question; false where there is none.
+  // Takes back all after the last question; false where there is none.
   bool forget_answer();
   // And the question, which it returns; empty where there is none.
   std::string take_question();

@@ -59,7 +59,7 @@ void print_stats(const Answer& a, uint64_t seed) {
 bool is_command(const std::string& line) {
   if (!line.starts_with('/')) return false;
   const std::string word = line.substr(0, line.find_first_of(" \n"));
-  // What was pasted with several lines is a question, but behind a command that takes a text.
+  // What was pasted with several lines is a question, but after a command that takes a text.
   if (line.find('\n') != std::string::npos) return word == "/system" || word == "/edit" || word == "/set";
   if (std::ranges::find(kCommands, word) != kCommands.end()) return true;
   std::error_code ignored;
@@ -218,7 +218,7 @@ Status ChatSession::command(const std::string& line, std::string& draft) {
   }
   if (word == "/stats") {
     options_.stats = !options_.stats;
-    return said(options_.stats ? "Times are shown behind each answer." : "Times are not shown any more.");
+    return said(options_.stats ? "Times are shown after each answer." : "Times are not shown any more.");
   }
   if (word == "/temp") return set("temperature", rest);
   if (word == "/seed") return set("seed", rest);

@@ -10,7 +10,7 @@
 namespace ibid::cli {
 namespace {
 
-// Flags of llama.cpp with several letters behind one dash, and how they are spelled in full.
+// Flags of llama.cpp with several letters after one dash, and how they are spelled in full.
 struct Spelling {
   std::string_view flag, full;
 };

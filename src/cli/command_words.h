@@ -10,12 +10,12 @@
 
 namespace ibid::cli {
 
-// The words behind the program's name as the parser takes them: "help" is --help, and flags of llama.cpp with one dash
+// The words after the program's name as the parser takes them: "help" is --help, and flags of llama.cpp with one dash
 // and several letters have two ("-ctk" would be read as -c with the value "tk"). An error: a command that is not there,
 // with the one that may have been meant.
 Result<std::vector<std::string>> command_words(CLI::App& app, std::vector<std::string> words);
 
-// The sentence behind "error: " of a line that the parser has refused, and what would do: a flag that may have been
+// The sentence after "error: " of a line that the parser has refused, and what would do: a flag that may have been
 // meant, and whose --help says more.
 std::string refusal(const CLI::App& app, const CLI::Error& error);
 

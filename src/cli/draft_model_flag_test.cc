@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "base/mapped_file.h"
-#include "cli/drafters.h"
 #include "cli/loading.h"
 #include "cli/own_eagle.h"
+#include "cli/proposers.h"
 #include "model/testing/tiny_model.h"
 #include "spec_flags.h"
 #include "temp_folder.h"
@@ -85,7 +85,7 @@ TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
   EXPECT_EQ(with.draft->kv_bytes, 2 * 128 / 16 * kv_bytes_of_block(*with.draft->model, DType::kF16, 16));
   EXPECT_GT(with.memory.total(), without + with.draft->kv_bytes);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  EXPECT_TRUE(use_drafters(*engine, with, limits).ok());
+  EXPECT_TRUE(use_proposers(*engine, with, limits).ok());
 }
 
 // Its weights become zeros, and what it then proposes is refused as any wrong draft is.
@@ -99,7 +99,7 @@ TEST(DraftModelFlag, ADraftModelThatIsCutShortWhileItIsReadChangesNoAnswer) {
     if (is_cut) std::filesystem::resize_file(draft_model, 10);
     auto engine =
         Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, loaded.engine_options(limits)).value();
-    EXPECT_TRUE(use_drafters(*engine, loaded, limits).ok());
+    EXPECT_TRUE(use_proposers(*engine, loaded, limits).ok());
     EXPECT_TRUE(engine->submit(long_request()).ok());
     std::vector<Output> out;
     while (engine->step(out)) {
@@ -150,7 +150,7 @@ TEST(DraftWindowFlag, KeysOfWindowsAreCountedAndMoreThanTheContextIsRefused) {
   EXPECT_EQ(with.draft->model->context_len(), 104);
   EXPECT_EQ(with.draft->kv_bytes, 3 * 7 * kv_bytes_of_block(*with.draft->model, DType::kF16, 16));
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  ASSERT_TRUE(use_proposers(*engine, with, limits).ok());
   EXPECT_GT(drafted_by(*engine), 60);
   limits.draft_window = WindowArgs{.n_sink = 8, .n_window = 28};
   EXPECT_NE(size(model, limits).error().message.find("leaves nothing out of a context of 128"), std::string::npos);
@@ -173,7 +173,7 @@ TEST(SkipFlag, NamesLayers) {
 }
 
 // Its keys and values are counted, and no weight of it: there is none.
-TEST(SkipFlag, TheModelItselfGuessesWithoutSomeLayers) {
+TEST(SkipFlag, TheModelItselfDraftsWithoutSomeLayers) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   StepLimits limits{.max_sequences = 2, .max_drafts = 4};
@@ -193,7 +193,7 @@ TEST(SkipFlag, TheModelItselfGuessesWithoutSomeLayers) {
   EXPECT_EQ(counted - with.draft->kv_bytes,
             with.draft->model->memory().scratch_bytes + with.draft->model->memory().workspace_bytes + 8 * 260 * 4);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  ASSERT_TRUE(use_proposers(*engine, with, limits).ok());
   EXPECT_GT(drafted_by(*engine), 60);
 }
 
@@ -227,7 +227,7 @@ TEST(WindowFlag, NamesTokensOfATextsBeginAndEnd) {
 }
 
 // It holds nothing of its own: no weights, no keys and values.
-TEST(WindowFlag, TheModelItselfGuessesOverAPartOfTheText) {
+TEST(WindowFlag, TheModelItselfDraftsOverAPartOfTheText) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   StepLimits limits{.max_sequences = 2, .max_drafts = 4};
@@ -236,7 +236,7 @@ TEST(WindowFlag, TheModelItselfGuessesOverAPartOfTheText) {
   const Loaded with = load(model, limits).value();
   EXPECT_EQ(with.memory.total(), without);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  ASSERT_TRUE(use_proposers(*engine, with, limits).ok());
   EXPECT_GT(drafted_by(*engine), 60);
   limits.window = WindowArgs{.n_sink = 64, .n_window = 64};
   const auto refused = size(model, limits);
@@ -306,7 +306,7 @@ TEST(HeadsFlag, FilesOfOtherThingsAreRefused) {
   EXPECT_NE(refused.error().message.find("no Medusa or Hydra head"), std::string::npos) << refused.error().message;
 }
 
-// Its memory stands under a name of its own in the plan, and it guesses.
+// Its memory stands under a name of its own in the plan, and it drafts.
 void expect_counted_and_used(const Loaded& with, const std::string& name, const StepLimits& limits) {
   const int64_t sized = EagleHead::sized_bytes(*with.eagle->file, *with.model, *with.stream, with.eagle->sizes).value();
   int64_t counted = 0;
@@ -314,11 +314,11 @@ void expect_counted_and_used(const Loaded& with, const std::string& name, const 
     counted += part.name.find(name) != std::string::npos ? part.bytes : 0;
   EXPECT_EQ(counted, sized);
   auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_drafters(*engine, with, limits).ok());
+  ASSERT_TRUE(use_proposers(*engine, with, limits).ok());
   EXPECT_GT(drafted_by(*engine), 60);
 }
 
-TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
+TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItDrafts) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   StepLimits limits{.max_sequences = 2, .max_drafts = 4};
@@ -335,7 +335,7 @@ TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItGuesses) {
   EXPECT_NE(refused.error().message.find("of no EAGLE head"), std::string::npos) << refused.error().message;
 }
 
-TEST(MtpFlag, TheLayerThatAModelBringsAlongIsCountedAndGuesses) {
+TEST(MtpFlag, TheLayerThatAModelBringsAlongIsCountedAndDrafts) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_with_mtp(folder), .threads = 1};
   StepLimits limits{.max_sequences = 2, .max_drafts = 4};

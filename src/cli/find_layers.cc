@@ -1,5 +1,5 @@
-// ibid spec find-layers: which layers a model can do without when it guesses for itself
-// (spec/experimental/layer_search.h), by how often it then says what it says with them: over a text, each token behind
+// ibid spec find-layers: which layers a model can do without when it drafts for itself
+// (spec/experimental/layer_search.h), by how often it then says what it says with them: over a text, each token after
 // the text's own ones, drawn with the same noise. The same text, costs and temperature find the same layers; costs that
 // nobody gives are measured.
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ class Finder {
   Result<std::unique_ptr<Model>> without(std::span<const int32_t> skipped) {
     return model_without(*loaded_.model, skipped, loaded_.model->options(), *loaded_.stream);
   }
-  // Behind each token of the text.
+  // After each token of the text.
   Result<std::vector<TokenId>> drawn(Model& model) {
     std::vector<TokenId> out;
     Status status;
@@ -119,16 +119,16 @@ Result<LayerCosts> costs_of(Finder& finder, const FindLayersOptions& options) {
 void print(const std::vector<LayerChoice>& found, const LayerCosts& costs) {
   fmt::print("a layer takes {:.4f} of a step, a further row {:.4f} (--layer-cost {:.4f} --row-cost {:.4f})\n",
              costs.layer, costs.row, costs.layer, costs.row);
-  fmt::print("{:>5}  {:>6}  {:>5}  {:>5}  layers\n", "agree", "a guess", "a step", "times");
+  fmt::print("{:>5}  {:>6}  {:>5}  {:>5}  layers\n", "agree", "a draft", "a step", "times");
   for (const LayerChoice& c : found) {
     fmt::print("{:>5.3f}  {:>7.3f}  {:>6}  {:>5.2f}  {}\n", c.agreement, c.cost, c.n_drafts, c.gain,
                layers_text(c.skipped));
   }
   const LayerChoice& best = best_choice(found);
   if (best.gain > 1) {
-    fmt::print("--spec skip:{} may be {:.2f} times as fast as no guesses\n", layers_text(best.skipped), best.gain);
+    fmt::print("--spec skip:{} may be {:.2f} times as fast as no drafts\n", layers_text(best.skipped), best.gain);
   } else {
-    fmt::print("none pays; the best is skip:{}, {:.2f} times as fast as no guesses\n", layers_text(best.skipped),
+    fmt::print("none pays; the best is skip:{}, {:.2f} times as fast as no drafts\n", layers_text(best.skipped),
                best.gain);
   }
 }

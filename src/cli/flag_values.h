@@ -1,4 +1,4 @@
-// The values of flags that have a unit or a range: read strictly, because a wrong one must be told and not guessed.
+// The values of flags that have a unit or a range: read strictly, because a wrong one must be told and not estimated.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ibid::cli {
 
-// "12"; no sign but a minus, no fraction, nothing behind it.
+// "12"; no sign but a minus, no fraction, nothing after it.
 Result<int64_t> read_whole(std::string_view text, int64_t min, int64_t max);
 // "4096", "16K", "1.5GiB": factors of 1024, any case. The range is in bytes.
 Result<int64_t> read_bytes(std::string_view text, int64_t min, int64_t max);

@@ -1,6 +1,6 @@
 // What a reader takes for one character, of several code points: a letter with its accents, a family of emoji, a flag.
 // By the rules of Unicode's annex 29 that matter where somebody types, without its tables: what takes no column of its
-// own, what stands behind a joiner, and regional indicators in pairs belong to what is before them.
+// own, what stands after a joiner, and regional indicators in pairs belong to what is before them.
 #pragma once
 
 #include <cstddef>

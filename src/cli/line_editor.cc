@@ -54,7 +54,7 @@ std::wstring_view line_of(const LineInfoW& info) {
 }
 
 // libedit counts a column less or more than the terminal where characters take none of their own: such a line is shown
-// anew as a whole.
+// again as a whole.
 unsigned char shown_again(EditLine* edit, unsigned char otherwise) {
   return has_joined(line_of(*el_wline(edit))) ? CC_REDISPLAY : otherwise;
 }
@@ -70,7 +70,7 @@ int cluster_before(EditLine* edit) {
   return static_cast<int>(last_cluster(line_of(info).substr(0, static_cast<size_t>(info.cursor - info.buffer))));
 }
 
-int cluster_behind(EditLine* edit) {
+int cluster_after(EditLine* edit) {
   const LineInfoW& info = *el_wline(edit);
   return static_cast<int>(first_cluster(line_of(info).substr(static_cast<size_t>(info.cursor - info.buffer))));
 }
@@ -83,8 +83,8 @@ unsigned char erase_before(EditLine* edit) {
   return how;
 }
 
-unsigned char erase_behind(EditLine* edit) {
-  const int n = cluster_behind(edit);
+unsigned char erase_after(EditLine* edit) {
+  const int n = cluster_after(edit);
   if (n == 0) return CC_ERROR;
   const unsigned char how = shown_again(edit, CC_REFRESH);
   el_cursor(edit, n);
@@ -92,7 +92,7 @@ unsigned char erase_behind(EditLine* edit) {
   return how;
 }
 
-// All up to the end of the paste, which `paste` has without control characters and line ends behind it. False where it
+// All up to the end of the paste, which `paste` has without control characters and line ends after it. False where it
 // is longer than a line may be.
 bool read_paste(EditLine* edit, std::wstring& paste) {
   size_t n_matched = 0;  // of its end
@@ -136,20 +136,20 @@ void bind_clusters(EditLine* edit) {
   } keys[] = {
       {"ibid-erase", "erase the character before", [](EditLine* e, int) { return erase_before(e); }, {"^?", "^H"}},
       {"ibid-delete",
-       "erase the character behind, or end",
+       "erase the character after, or end",
        [](EditLine* e, int) -> unsigned char {
          const LineInfoW& info = *el_wline(e);
-         return info.lastchar == info.buffer ? CC_EOF : erase_behind(e);
+         return info.lastchar == info.buffer ? CC_EOF : erase_after(e);
        },
        {"^D"}},
-      {"ibid-delete-key", "erase the character behind", [](EditLine* e, int) { return erase_behind(e); }, {"\\e[3~"}},
+      {"ibid-delete-key", "erase the character after", [](EditLine* e, int) { return erase_after(e); }, {"\\e[3~"}},
       {"ibid-left",
        "a character back",
        [](EditLine* e, int) { return move_by(e, -cluster_before(e)); },
        {"^B", "\\e[D", "\\eOD"}},
       {"ibid-right",
        "a character on",
-       [](EditLine* e, int) { return move_by(e, cluster_behind(e)); },
+       [](EditLine* e, int) { return move_by(e, cluster_after(e)); },
        {"^F", "\\e[C", "\\eOC"}},
   };
   for (const auto& k : keys) {
@@ -177,7 +177,7 @@ LineEditor::LineEditor(Candidates candidates, LineHistory lines) {
   history(s.lines, &event, H_SETUNIQUE, 1);
   for (const std::string& line : lines.read()) history(s.lines, &event, H_ENTER, line.c_str());
   s.kept = std::move(lines);
-  // It inserts characters by shifting those behind within their row alone, so that a longer line would lose its second.
+  // It inserts characters by shifting those after within their row alone, so that a longer line would lose its second.
   for (const char* capability : {"ic", "IC", "im", "ei"}) el_set(edit, EL_SETTC, capability, "", nullptr);
   el_set(edit, EL_CLIENTDATA, &s);
   el_set(edit, EL_EDITOR, "emacs");

@@ -18,7 +18,7 @@ constexpr size_t kMostBytes = 4 << 20;  // a larger file is cut to its newest li
 
 std::string spelled(const std::string& line) { return Json(line).text() + "\n"; }
 
-// Written anew with these lines, beside its place first.
+// Written again with these lines, beside its place first.
 void rewrite(const std::string& path, const std::vector<std::string>& lines) {
   const std::string fresh = path + ".new";
   std::string text;

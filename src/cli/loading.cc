@@ -19,9 +19,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quoted.h"
-#include "cli/drafters.h"
 #include "cli/flag_values.h"
 #include "cli/progress.h"
+#include "cli/proposers.h"
 #include "engine/engine_size.h"
 #include "format/fetched_file.h"
 #include "format/registry.h"
@@ -49,7 +49,7 @@ std::string_view main_dtype(const ModelFile& file) {
 
 }  // namespace
 
-StepLimits with_drafters(StepLimits limits, const SpecArgs& spec) {
+StepLimits with_proposers(StepLimits limits, const SpecArgs& spec) {
   limits.max_drafts = spec.max_drafts();
   limits.draft_model = spec.draft_model;
   limits.draft_window = spec.draft_window;
@@ -72,7 +72,7 @@ StepLimits step_limits(const ServeOptions& options) {
                              .has_grammars = true,
                              .makes_text = false,
                              .kv_bytes = options.kv_bytes};
-  return with_drafters(limits, options.spec);
+  return with_proposers(limits, options.spec);
 }
 
 std::string Loaded::description() const {
@@ -179,7 +179,7 @@ Error with_cure(const Error& error, const std::string& model) {
   std::error_code ignored;
   const bool is_path = find_packaged(model) == nullptr && std::filesystem::exists(model, ignored);
   return {error.kind,
-          error.message + (is_path ? " A new copy is needed." : " `ibid pull " + model + "` fetches it anew."),
+          error.message + (is_path ? " A new copy is needed." : " `ibid pull " + model + "` fetches it again."),
           error.where};
 }
 
@@ -223,9 +223,9 @@ ModelOptions model_options(const Loaded& loaded, const StepLimits& limits) {
           .max_sequences = limits.max_sequences};
 }
 
-// Of what was sized: who guesses, what the engine holds, and the keys and values that there is room for.
+// Of what was sized: the proposer, what the engine holds, and the keys and values that there is room for.
 Status size_beside_model(const ModelArgs& args, const StepLimits& limits, Loaded& out) {
-  TRY(size_drafters(limits, out));
+  TRY(size_proposers(limits, out));
   out.kv_bytes = out.model->config().is_encoder() ? 0 : limits.kv_bytes;
   const EngineOptions engine = out.engine_options(limits);
   add_engine_parts(out.memory, *out.model, engine, out.team->n_threads());

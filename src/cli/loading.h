@@ -36,7 +36,7 @@ struct StepLimits {
   bool has_grammars = false;
   bool makes_text = true;        // false: an encoder will do too
   int64_t kv_bytes = 0;          // 0: what --memory leaves; without one, the engine's choice
-  std::string draft_model = {};  // that guesses beside the look-up; empty: none
+  std::string draft_model = {};  // that drafts beside the look-up; empty: none
   std::optional<WindowArgs> draft_window = {};
   std::string heads = {};  // these as SpecArgs'
   std::string eagle = {};
@@ -50,11 +50,11 @@ struct StepLimits {
   bool draft_chains = false;  // heads draw no trees
 };
 
-// Those limits, and who guesses as the flags have it.
-StepLimits with_drafters(StepLimits limits, const SpecArgs& spec);
+// Those limits, and the proposer as the flags have it.
+StepLimits with_proposers(StepLimits limits, const SpecArgs& spec);
 StepLimits step_limits(const ServeOptions& options);
 
-// A model that guesses for another, or the model itself without some of its layers.
+// A model that drafts for another, or the model itself without some of its layers.
 struct LoadedDraft {
   std::vector<int32_t> skipped;  // these; empty: another model
   std::shared_ptr<const ModelFile> file;
@@ -118,7 +118,7 @@ struct NamedModel {
 // "NAME=MODEL", or MODEL alone, which is served as served_name() says. A path that is there may have a = in it.
 NamedModel named_model(const std::string& text);
 // The path of a model's file or folder, fetched where that is needed. `checks`: what is there is read first, and
-// fetched anew where it is not what it was (format/fetched_file.h).
+// fetched again where it is not what it was (format/fetched_file.h).
 Result<std::string> resolve(const std::string& model, bool checks = false);
 // Says which command mends a file that is not what it was, if one does.
 Error with_cure(const Error& error, const std::string& model);

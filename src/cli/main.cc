@@ -12,7 +12,7 @@ constexpr size_t kStack = size_t{512} << 10;
 // What the initialisers of libraries take before main, where an allocation that fails ends the process.
 constexpr size_t kInitialisers = size_t{1} << 20;
 
-// In a frame of its own: whatever is called from it stands behind the array, and crashes where there is no such place.
+// In a frame of its own: whatever is called from it stands after the array, and crashes where there is no such place.
 __attribute__((noinline)) void grow_stack() {
   volatile char stack[kStack - (64 << 10)];
   for (size_t i = sizeof stack; i > 0; i -= 4096) stack[i - 1] = 0;

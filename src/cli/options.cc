@@ -370,7 +370,7 @@ Result<int> run_command(int argc, char** argv) {
   if (const std::string flag = flag_without_value(argc, argv); !flag.empty()) {
     return fail(invalid(flag + "= has no value; is a variable of the shell unset?"), kUsage);
   }
-  // Behind the commands, which would have it too.
+  // After the commands, which would have it too.
   app.footer("MODEL is " + std::string(kModelHelp) +
              ".\nWithout MODEL, the default model is used. 'ibid COMMAND --help' shows the flags of a command.");
   Result<std::vector<std::string>> words = command_words(app, {argv + 1, argv + argc});

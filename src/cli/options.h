@@ -51,7 +51,7 @@ struct TierArgs {
 // Who proposes drafts (docs/users/speculation.md).
 inline constexpr std::string_view kOwnEagle = "own";   // the one that comes with ibid: of its default model alone
 inline constexpr std::string_view kOwnLayers = "own";  // likewise those that were found for it
-struct WindowArgs {  // tokens of a text that the model guesses over (spec/window_proposer.h)
+struct WindowArgs {  // tokens of a text that the model drafts over (spec/window_proposer.h)
   int32_t n_sink = 64, n_window = 512;
 };
 struct SpecArgs {
@@ -70,8 +70,8 @@ struct SpecArgs {
   int64_t own_answers_bytes = 0;  // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                  // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
-  // Who guesses beside the look-up, without its file: "eagle", "draft+window"; empty: nobody.
-  std::string drafter() const;
+  // The proposer beside the look-up, without its file: "eagle", "draft+window"; empty: nobody.
+  std::string proposer() const;
 };
 
 struct RunOptions {
@@ -95,7 +95,7 @@ struct RunOptions {
 struct ServeOptions {
   ModelArgs model;
   bool names_model = false;               // it was said, and is not what is served for want of any
-  std::vector<std::string> more_models;   // paths or names, besides
+  std::vector<std::string> more_models;   // paths or names, also
   std::vector<std::string> named_models;  // NAME=PATH
   std::string models_folder;
   int32_t max_models = 0;  // loaded at once; 0: as many as fit
@@ -178,7 +178,7 @@ struct BenchOptions {
   SpecArgs spec{.by_lookup = false};
   std::vector<int32_t> n_prompt = {512};
   std::vector<int32_t> n_gen = {128};
-  std::vector<std::pair<int32_t, int32_t>> prompt_gen;  // prefill and decode behind it, timed together
+  std::vector<std::pair<int32_t, int32_t>> prompt_gen;  // prefill and decode after it, timed together
   std::vector<int32_t> streams;                         // batched decode with so many sequences
   int32_t repeats = 5;
   bool warms_up = true;
@@ -186,7 +186,7 @@ struct BenchOptions {
   std::vector<int32_t> depths = {0};  // tokens already in the cache
   bool profile = false;               // one more run of each test, with the time of each op
   std::string trace;                  // a file for that run's ops; empty: none
-  std::string prompts;                // with guesses: a file of what is answered; empty: ibid's own
+  std::string prompts;                // with drafts: a file of what is answered; empty: ibid's own
   float temperature = 0;              // that it is answered at
 };
 
@@ -223,7 +223,7 @@ struct PlanOptions {
   int32_t n_streams = 0;             // 0: as many as fit
   std::vector<std::string> devices;  // "2x80G"
   bool speed = true;
-  std::string text;       // a file that guesses are measured behind; empty: behind prompts of ibid's own
+  std::string text;       // a file that drafts are measured after; empty: after prompts of ibid's own
   float temperature = 0;  // that its answers are drawn at
 };
 

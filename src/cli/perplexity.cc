@@ -239,7 +239,7 @@ int perplexity(const PerplexityOptions& options) {
     return fail(unavailable("writing " + options.dump_file + " failed; is the disk full?"));
   print(*scores, base ? &*base : nullptr, static_cast<double>(n) / (steady_clock().now() - started));
   if (windows.size() > 1)
-    std::printf("%s\n", fmt::format("{} windows of {} tokens, {} scored in each behind those before them",
+    std::printf("%s\n", fmt::format("{} windows of {} tokens, {} scored in each after those before them",
                                     windows.size(), context_len, stride)
                             .c_str());
   if (static_cast<size_t>(n) < n_all)

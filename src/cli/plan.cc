@@ -6,9 +6,9 @@
 #include <cstdio>
 
 #include "base/memory.h"
+#include "cli/draft_measures.h"
+#include "cli/draft_prompts.h"
 #include "cli/flag_values.h"
-#include "cli/guess_measures.h"
-#include "cli/guess_prompts.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/plan_speed.h"
@@ -18,7 +18,7 @@
 namespace ibid::cli {
 namespace {
 
-// Of a text that guesses are measured behind.
+// Of a text that drafts are measured after.
 constexpr int32_t kPieceLen = 256;
 constexpr size_t kMostPieces = 6;
 
@@ -69,11 +69,11 @@ Status print_devices(const Loaded& sized, const EngineOptions& engine, int64_t n
   return {};
 }
 
-// A view guesses behind texts that it does not hold whole: of such ones alone can be told how often it is right.
+// A view drafts after texts that it does not hold whole: of such ones alone can be told how often it is right.
 void print_view(const PredictedSpeed& speed, const WindowArgs& window, int32_t depth) {
   const int32_t n = std::min(depth, window.n_sink + window.n_window);
   const auto step = [&](int32_t n_before) { return 1 / speed.one + n_before * speed.position; };
-  std::printf("  behind %d tokens, which these texts have not, a guess over a view of %d costs %.3f of a step\n", depth,
+  std::printf("  after %d tokens, which these texts have not, a draft over a view of %d costs %.3f of a step\n", depth,
               n, step(n) / step(depth));
 }
 
@@ -89,16 +89,16 @@ void print_draft_model(const Loaded& sized) {
               n / static_cast<double>(own.n_parameters()), n / 30e6, n / 10e6);
 }
 
-// What those of --spec guess along answers of the model's own, what that costs, and which of them pays.
-Result<GuessMeasures> print_guesses(const PlanOptions& options, const Loaded& sized, const PredictedSpeed& speed,
-                                    int32_t depth) {
+// What those of --spec draft along answers of the model's own, what that costs, and which of them pays.
+Result<DraftMeasures> print_drafts(const PlanOptions& options, const Loaded& sized, const PredictedSpeed& speed,
+                                   int32_t depth) {
   const SpecArgs& spec = options.serve.spec;
-  StepLimits limits = with_drafters({}, spec);
+  StepLimits limits = with_proposers({}, spec);
   limits.draft_chains = true;
   ModelArgs args = options.serve.model;
   args.context_len = sized.context_len;
   ASSIGN_OR_RETURN(const Loaded loaded, load(args, limits));
-  GuessRun run{.temperature = options.temperature};
+  DraftRun run{.temperature = options.temperature};
   if (!options.text.empty()) {
     ASSIGN_OR_RETURN(const std::string text, text_of_file(options.text));
     const int32_t longest = spec.window ? 2 * (spec.window->n_sink + spec.window->n_window) : kPieceLen;
@@ -107,15 +107,15 @@ Result<GuessMeasures> print_guesses(const PlanOptions& options, const Loaded& si
     if (run.prompts.front().empty()) return invalid("The text " + options.text + " is empty.", "--text");
   } else {
     ASSIGN_OR_RETURN(const ChatTemplate chat, load_template(*loaded.file, *loaded.tokenizer));
-    for (const GuessPrompt& prompt : own_guess_prompts()) {
+    for (const DraftPrompt& prompt : own_draft_prompts()) {
       ASSIGN_OR_RETURN(auto ids, prompt_tokens(chat, *loaded.tokenizer, prompt.text));
       run.prompts.push_back(std::move(ids));
     }
   }
-  ASSIGN_OR_RETURN(GuessMeasures measured, measure_guesses(loaded, limits, spec.name, run));
-  std::printf("guesses along %zu answers of the model's own, %ld tokens at T = %g:\n%s", measured.texts.size(),
+  ASSIGN_OR_RETURN(DraftMeasures measured, measure_drafts(loaded, limits, spec.name, run));
+  std::printf("drafts along %zu answers of the model's own, %ld tokens at T = %g:\n%s", measured.texts.size(),
               static_cast<long>(measured.n_tokens()), static_cast<double>(options.temperature),
-              guess_report(measured).c_str());
+              draft_report(measured).c_str());
   if (spec.window && options.text.empty()) print_view(speed, *spec.window, depth);
   return measured;
 }
@@ -172,7 +172,7 @@ int plan(const PlanOptions& options) {
   if (sized->draft) print_draft_model(*sized);
   double cost = 0;  // the look-up's, as long as nothing is asked
   if (!serve.spec.name.empty() || !options.text.empty()) {
-    const auto measured = print_guesses(options, *sized, *speed, depth);
+    const auto measured = print_drafts(options, *sized, *speed, depth);
     if (!measured) return fail(measured.error());
     cost = measured->costs.back();
     // Of drafts of one text, where there are as many.

@@ -122,7 +122,7 @@ std::string speculation_advice(const PredictedSpeed& target, double c, int32_t m
   };
   std::string out = fmt::format("speculation, 1 stream: a step of 2, 3, 5 rows takes {:.2f}, {:.2f}, {:.2f} of one",
                                 v(2), v(3), v(5));
-  out += c > 0 ? fmt::format("; a guess {:.3f}\n", c) : "; guesses that cost nothing:\n";
+  out += c > 0 ? fmt::format("; a draft {:.3f}\n", c) : "; drafts that cost nothing:\n";
   for (const double a : {0.4, 0.5, 0.6, 0.7, 0.8, 0.9}) {
     const auto [k, gain] = best(a);
     out += k == 0 ? fmt::format("  {:.1f} of the drafts right: does not pay\n", a)

@@ -26,7 +26,7 @@ inline constexpr std::array<int32_t, 3> kRowCounts = {2, 3, 5};
 Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers = 0);
 
 // What speculation may bring beside that, by the formulas of spec/gain.h: for some rates of acceptance the best number
-// of drafts and the gain, and below which rate it does not pay. `c`: what a guess costs, as a part of a step.
+// of drafts and the gain, and below which rate it does not pay. `c`: what a draft costs, as a part of a step.
 std::string speculation_advice(const PredictedSpeed& target, double c, int32_t max_drafts);
 
 }  // namespace ibid::cli

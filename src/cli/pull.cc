@@ -18,7 +18,7 @@ int pull(const PullOptions& options) {
   int n_known = 0;
   const auto there = locate_model(options.model, cache);
   const Status sound = there ? check_sums(*there, cache, n_known) : Status();
-  if (!sound) std::fprintf(stderr, "warning: %s It is fetched anew.\n", sound.error().message.c_str());
+  if (!sound) std::fprintf(stderr, "warning: %s It is fetched again.\n", sound.error().message.c_str());
   auto path = resolve(options.model, /*checks=*/!sound);
   if (!path) return fail(path.error());
   if (const Status now = sound ? sound : check_sums(*path, cache, n_known); !now)

@@ -12,12 +12,12 @@
 #include "base/quoted.h"
 #include "cli/chat.h"
 #include "cli/chat_session.h"
-#include "cli/drafters.h"
 #include "cli/line_editor.h"
 #include "cli/line_history.h"
 #include "cli/line_wrap.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "cli/proposers.h"
 #include "cli/terminal_markdown.h"
 #include "format/model_digest.h"
 #include "server/engine_backend.h"
@@ -69,8 +69,7 @@ bool is_piped(int fd) {
 Result<std::string> piped_text() {
   pollfd ready = {STDIN_FILENO, POLLIN, 0};
   if (poll(&ready, 1, kPatience) == 0)
-    std::fputs("Waiting for the end of standard input, which goes behind the prompt; < /dev/null gives none.\n",
-               stderr);
+    std::fputs("Waiting for the end of standard input, which goes after the prompt; < /dev/null gives none.\n", stderr);
   std::string text;
   char piece[65536];
   for (ssize_t n = 0; (n = ::read(STDIN_FILENO, piece, sizeof piece)) > 0;) {
@@ -80,7 +79,7 @@ Result<std::string> piped_text() {
   return text;
 }
 
-// The prompt, and behind it what is piped in.
+// The prompt, and after it what is piped in.
 Result<std::string> whole_prompt(const RunOptions& options) {
   if (!is_piped(STDIN_FILENO)) return *options.prompt;
   ASSIGN_OR_RETURN(std::string text, piped_text());
@@ -102,7 +101,8 @@ int run(const RunOptions& given) {
   }
   auto fields = fields_of(options);
   if (!fields) return fail(fields.error(), kUsage);
-  const StepLimits limits = with_drafters({.step_tokens = 512, .max_sequences = 1, .has_grammars = true}, options.spec);
+  const StepLimits limits =
+      with_proposers({.step_tokens = 512, .max_sequences = 1, .has_grammars = true}, options.spec);
   MemoryPlan tiers;
   add_tier_parts(tiers, options.tiers);
   auto loaded = load(options.model, limits, tiers);
@@ -113,7 +113,7 @@ int run(const RunOptions& given) {
   if (!options.tiers.disk_folder.empty()) engine_options.model_digest = model_digest(*loaded->file).hex();
   auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
   if (!engine) return fail(engine.error());
-  if (Status used = use_drafters(**engine, *loaded, limits); !used) return fail(used.error());
+  if (Status used = use_proposers(**engine, *loaded, limits); !used) return fail(used.error());
   struct sigaction action = {};
   action.sa_handler = on_interrupt;  // without SA_RESTART, so that Ctrl-C also ends a wait for input
   sigaction(SIGINT, &action, nullptr);

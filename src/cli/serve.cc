@@ -13,10 +13,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quoted.h"
-#include "cli/drafters.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/proposers.h"
 #include "engine/record/record_file.h"
 #include "format/model_digest.h"
 #include "kernels/arithmetic_version.h"
@@ -179,7 +179,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   }
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
                                                recorder ? recorder->clock() : steady_clock(), std::move(store)));
-  TRY(use_drafters(*engine, loaded, limits));
+  TRY(use_proposers(*engine, loaded, limits));
   engine->measure_steps();
   if (recorder) recorder->begin(*engine, name, loaded.team->n_threads());
   ModelInfo info{
@@ -309,7 +309,7 @@ int serve(const ServeOptions& options) {
   }
   ServeOptions fitted = options;
   fitted.server.api.max_drafts = options.spec.max_drafts();
-  fitted.server.api.drafter = options.spec.drafter();
+  fitted.server.api.proposer = options.spec.proposer();
   fitted.server.n_slots = options.max_sequences;
   fitted.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
   fit_server(fitted.server, options.model.memory_bytes);

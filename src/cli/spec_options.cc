@@ -62,7 +62,7 @@ Result<WindowArgs> read_window(std::string_view text) {
 
 }  // namespace
 
-std::string SpecArgs::drafter() const {
+std::string SpecArgs::proposer() const {
   const std::pair<bool, const char*> kinds[] = {
       {!draft_model.empty(), "draft"}, {!heads.empty(), "heads"}, {!eagle.empty(), "eagle"},    {mtp, "mtp"},
       {!store.empty(), "store"},       {!skip.empty(), "skip"},   {look_ahead > 0, "lookahead"}};
@@ -84,11 +84,11 @@ void add_spec_options(CLI::App* command, SpecArgs& o) {
         read.name = name;
         // A file's name may hold the word too.
         const size_t plus = name.rfind(kBeside);
-        const std::string_view behind = plus == std::string_view::npos ? "" : name.substr(plus + kBeside.size());
-        if (plus != std::string_view::npos && plus > 0 && (behind.empty() || behind.front() == ':')) {
+        const std::string_view following = plus == std::string_view::npos ? "" : name.substr(plus + kBeside.size());
+        if (plus != std::string_view::npos && plus > 0 && (following.empty() || following.front() == ':')) {
           read.window = WindowArgs();
-          if (!behind.empty()) {
-            ASSIGN_OR_RETURN(read.window, read_window(behind.substr(1)));
+          if (!following.empty()) {
+            ASSIGN_OR_RETURN(read.window, read_window(following.substr(1)));
           }
           name = name.substr(0, plus);
         }

@@ -1,4 +1,4 @@
-// ibid spec build-store: texts to a file that `--spec store:FILE` guesses from. Files are read in pieces: what is held
+// ibid spec build-store: texts to a file that `--spec store:FILE` drafts from. Files are read in pieces: what is held
 // grows with their tokens, eight bytes each, and --max-tokens bounds those.
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // What docs/measurements/speculation.md says of the 40 prompts of bench/prompts/speculation.txt, as counts: the default
-// model's answers are the same bytes everywhere, so what guesses bring of them is a number and no clock's.
+// model's answers are the same bytes everywhere, so what drafts bring of them is a number and no clock's.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/cache_folder.h"
-#include "cli/guess_measures.h"
-#include "cli/guess_prompts.h"
+#include "cli/draft_measures.h"
+#include "cli/draft_prompts.h"
 #include "source_paths.h"
 #include "spec/free_proposers.h"
 
@@ -36,7 +36,7 @@ std::string default_model() {
 std::vector<Asked> asked(const Loaded& loaded) {
   const ChatTemplate chat = load_template(*loaded.file, *loaded.tokenizer).value();
   std::vector<Asked> out;
-  for (const GuessPrompt& p : guess_prompts(text_of_file(source_dir() + "/bench/prompts/speculation.txt").value()))
+  for (const DraftPrompt& p : draft_prompts(text_of_file(source_dir() + "/bench/prompts/speculation.txt").value()))
     out.push_back({p.kind, prompt_tokens(chat, *loaded.tokenizer, p.text).value(), {}});
   return out;
 }
@@ -66,10 +66,10 @@ void answer_all(const Loaded& loaded, const StepLimits& limits, float temperatur
   }
 }
 
-// What the look-up guesses behind each token of it.
-GuessedText guessed(const ModelFacts& facts, const Asked& text, float temperature) {
+// What the look-up drafts after each token of it.
+DraftedText drafted(const ModelFacts& facts, const Asked& text, float temperature) {
   const auto lookup = free_proposers(facts, 1);
-  GuessedText out{.answer = text.answer, .guesses = {{}}};
+  DraftedText out{.answer = text.answer, .drafts = {{}}};
   for (size_t at = 1; at < text.answer.size(); ++at) {
     Drafts drafts;
     const int32_t most = std::min(kMostDrafts, kTokens - static_cast<int32_t>(at) - 1);
@@ -82,7 +82,7 @@ GuessedText guessed(const ModelFacts& facts, const Asked& text, float temperatur
                        .temperature = temperature},
                       drafts);
     }
-    out.guesses[0].push_back({drafts.tokens, drafts.likely});
+    out.drafts[0].push_back({drafts.tokens, drafts.likely});
   }
   return out;
 }
@@ -111,17 +111,17 @@ TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
     std::vector<Asked> all = asked(loaded);
     ASSERT_EQ(all.size(), 40u);
     answer_all(loaded, limits, temperature, all);
-    std::map<std::string, GuessMeasures> kinds;
+    std::map<std::string, DraftMeasures> kinds;
     double worst = 1e9;
     for (const Asked& text : all) {
       ASSERT_FALSE(text.answer.empty());
-      const GuessedText with = guessed(facts, text, temperature);
+      const DraftedText with = drafted(facts, text, temperature);
       for (const std::string& kind : {text.kind, std::string("all")}) {
-        GuessMeasures& sum = kinds[kind];
+        DraftMeasures& sum = kinds[kind];
         sum.names = {"ngram"}, sum.costs = {0}, sum.rows = kRows;
         sum.texts.push_back(with);
       }
-      const GuessGain one = gain_of({.names = {"ngram"}, .costs = {0}, .rows = kRows, .texts = {with}}, 0, kMostDrafts);
+      const DraftGain one = gain_of({.names = {"ngram"}, .costs = {0}, .rows = kRows, .texts = {with}}, 0, kMostDrafts);
       EXPECT_GE(one.times, floors.worst) << text.kind << ", T = " << temperature;
       worst = std::min(worst, one.times);
     }
@@ -131,8 +131,8 @@ TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
                                       {"json", floors.json},
                                       {"chat", floors.chat},
                                       {"all", floors.all}}) {
-      const GuessGain gain = gain_of(kinds[kind], 0, kMostDrafts);
-      std::printf("T = %.1f, %s: %.3f tokens a step, %.2f guesses, %.3f times as fast by steps\n",
+      const DraftGain gain = gain_of(kinds[kind], 0, kMostDrafts);
+      std::printf("T = %.1f, %s: %.3f tokens a step, %.2f drafts, %.3f times as fast by steps\n",
                   static_cast<double>(temperature), kind, gain.tokens, gain.verified, gain.times);
       EXPECT_GE(gain.tokens, least) << kind << ", T = " << temperature;
     }
@@ -141,10 +141,10 @@ TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
   }
 }
 
-// The least of what is enough, found by halving what lies between none and twice `guess`.
+// The least of what is enough, found by halving what lies between none and twice `draft`.
 template <typename IsEnough>
-int64_t least_memory(const IsEnough& is_enough, int64_t guess) {
-  int64_t below = 0, enough = 2 * guess;
+int64_t least_memory(const IsEnough& is_enough, int64_t draft) {
+  int64_t below = 0, enough = 2 * draft;
   while (enough - below > 1) {
     const int64_t between = below + (enough - below) / 2;
     (is_enough(between) ? enough : below) = between;
@@ -156,16 +156,16 @@ int64_t least_memory(const IsEnough& is_enough, int64_t guess) {
 TEST_F(SlowSpeculationPrompts, OwnHeadIsOnByDefault) {
   const StepLimits base{.step_tokens = 512, .max_sequences = 1};
   ModelArgs args{.model = model_, .context_len = 1024, .process_bytes = int64_t{64} << 20};
-  const Loaded by_default = size(args, with_drafters(base, SpecArgs())).value();
+  const Loaded by_default = size(args, with_proposers(base, SpecArgs())).value();
   ASSERT_TRUE(by_default.eagle);
-  const Loaded alone = size(args, with_drafters(base, SpecArgs{.finds_own = false})).value();
+  const Loaded alone = size(args, with_proposers(base, SpecArgs{.finds_own = false})).value();
   EXPECT_FALSE(alone.eagle);
-  EXPECT_FALSE(size(args, with_drafters(base, SpecArgs{.by_lookup = false})).value().eagle);
+  EXPECT_FALSE(size(args, with_proposers(base, SpecArgs{.by_lookup = false})).value().eagle);
   EXPECT_EQ(by_default.memory.parts.size(), alone.memory.parts.size() + 2);  // itself, and its keys and values
   // Memory that has room for it, and a little less.
   const auto fits = [&](int64_t bytes) {
     args.memory_bytes = bytes;
-    return size(args, with_drafters(base, SpecArgs()));
+    return size(args, with_proposers(base, SpecArgs()));
   };
   const int64_t least = least_memory([&](int64_t bytes) { return fits(bytes).ok(); }, by_default.memory.total());
   EXPECT_FALSE(fits(least)->eagle);
@@ -180,22 +180,22 @@ TEST_F(SlowSpeculationPrompts, OwnHeadIsRightAsOftenAsItWas) {
   limits.draft_chains = true;
   const Loaded loaded = load({.model = model_, .context_len = 1024}, limits).value();
   for (const auto& [temperature, least] : {std::pair{0.0F, 0.38}, std::pair{0.8F, 0.33}}) {
-    GuessRun run{.n_tokens = 48, .temperature = temperature};
+    DraftRun run{.n_tokens = 48, .temperature = temperature};
     std::vector<std::string> kinds;
     const std::vector<Asked> all = asked(loaded);
     for (size_t i = 0; i < all.size(); i += 2) run.prompts.push_back(all[i].prompt), kinds.push_back(all[i].kind);
-    const GuessMeasures measured = measure_guesses(loaded, limits, "eagle", run).value();
+    const DraftMeasures measured = measure_drafts(loaded, limits, "eagle", run).value();
     for (const char* kind : {"code", "edit", "summary", "json", "chat"}) {
-      GuessMeasures of_kind{.names = measured.names, .costs = measured.costs, .rows = measured.rows};
+      DraftMeasures of_kind{.names = measured.names, .costs = measured.costs, .rows = measured.rows};
       for (size_t i = 0; i < kinds.size(); ++i) {
         if (kinds[i] == kind) of_kind.texts.push_back(measured.texts[i]);
       }
-      std::printf("T = %.1f, %s: first guesses right: look-up %.3f, head %.3f\n", static_cast<double>(temperature),
-                  kind, right_by_place(of_kind, 0)[0], right_by_place(of_kind, 1)[0]);
+      std::printf("T = %.1f, %s: first drafts right: look-up %.3f, head %.3f\n", static_cast<double>(temperature), kind,
+                  right_by_place(of_kind, 0)[0], right_by_place(of_kind, 1)[0]);
     }
     const std::vector<double> right = right_by_place(measured, 1);
     ASSERT_GE(right.size(), 2u);
-    std::printf("T = %.1f: of the head's guesses .%03.0f, then .%03.0f are right\n", static_cast<double>(temperature),
+    std::printf("T = %.1f: of the head's drafts .%03.0f, then .%03.0f are right\n", static_cast<double>(temperature),
                 1e3 * right[0], 1e3 * right[1]);
     EXPECT_GE(right[0], least) << "T = " << temperature;
     EXPECT_GT(right[1], 0.2) << "T = " << temperature;

@@ -18,7 +18,7 @@ TEST(StepProfile, SaysTimesRatesAndSharesOfTheBound) {
   StepProfile profile;
   profile.ran(product(0, 1));  // before any phase: nobody's
   profile.begin("pp4");
-  profile.ran(product(1, 2));  // forgotten: the clock was started anew
+  profile.ran(product(1, 2));  // forgotten: the clock was started again
   profile.begin("pp4");
   profile.ran(product(10.000, 10.003));
   profile.ran({"rope", {}, 10.003, 10.004});
@@ -29,7 +29,7 @@ TEST(StepProfile, SaysTimesRatesAndSharesOfTheBound) {
   EXPECT_NE(text.find("| linear 96 x 64 | 2 | 4.00 | 40.0 % | 2.0 | 1.0 | 50 % |"), std::string::npos) << text;
   EXPECT_NE(text.find("| rope | 1 | 1.00 | 10.0 % | - | - | - |"), std::string::npos) << text;
   EXPECT_NE(text.find("| the step's rest | | 5.00 | 50.0 % |"), std::string::npos) << text;
-  EXPECT_LT(text.find("linear"), text.find("| rope")) << "the dearest first";
+  EXPECT_LT(text.find("linear"), text.find("| rope")) << "the costliest first";
 }
 
 TEST(StepProfile, IsBoundByBytesWhereThoseTakeLongerOrNothingElseIsKnown) {

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
-#include "cli/drafters.h"
 #include "cli/loading.h"
+#include "cli/proposers.h"
 #include "model/testing/tiny_model.h"
 #include "spec/experimental/own_answers.h"
 #include "spec_flags.h"
@@ -31,7 +31,7 @@ class StoreFlag : public ::testing::Test {
     EXPECT_EQ(code == kOk, said.empty() || said.starts_with("warning")) << said;
     return said;
   }
-  // The store's texts, each behind the other's end.
+  // The store's texts, each after the other's end.
   std::string texts() {
     const LoadedText text = load_text(model_).value();
     const auto store = TextStore::open(store_, text.tokenizer->vocabulary()).value();
@@ -109,7 +109,7 @@ TEST_F(StoreFlag, WhatStoresHoldIsCounted) {
   limits.own_answers_bytes = int64_t{3} << 20;
   EXPECT_EQ(part("a store of texts to draft from"), static_cast<int64_t>(std::filesystem::file_size(store_)));
   EXPECT_EQ(part("answers to draft from"), OwnAnswers(int64_t{3} << 20).bytes());
-  limits.max_drafts = 0;  // then nobody guesses
+  limits.max_drafts = 0;  // then nobody drafts
   EXPECT_EQ(part("a store of texts to draft from"), 0);
   EXPECT_EQ(part("answers to draft from"), 0);
 }
@@ -123,13 +123,13 @@ TEST_F(StoreFlag, AStoreOfAnotherVocabularyIsRefusedByItsName) {
 }
 
 // With one, an engine says the same, in fewer steps.
-TEST_F(StoreFlag, AnEngineGuessesFromThem) {
+TEST_F(StoreFlag, AnEngineDraftsFromThem) {
   const auto answer = [&](const StepLimits& limits, int64_t& n_drafts) {
     const Loaded loaded = load({.model = model_, .threads = 1}, limits).value();
-    const ManualClock clock;  // stands still: which guesses pay is not for what else runs here to say
+    const ManualClock clock;  // stands still: which drafts pay is not for what else runs here to say
     auto engine =
         Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, loaded.engine_options(limits), clock).value();
-    EXPECT_TRUE(use_drafters(*engine, loaded, limits).ok());
+    EXPECT_TRUE(use_proposers(*engine, loaded, limits).ok());
     std::vector<TokenId> said;
     for (uint64_t id = 1; id <= 2; ++id) {
       Request r;
@@ -175,14 +175,14 @@ TEST_F(StoreFlag, AStoreThatIsCutShortWhileItIsReadProposesNothingMore) {
   const LoadedText loaded = load_text(model_).value();
   const auto store = TextStore::open(store_, loaded.tokenizer->vocabulary()).value();
   const std::vector<TokenId> end = loaded.tokenizer->encode("144 169 ");
-  StoreGuess guess;
-  store->guess(end, 4, guess);
-  ASSERT_EQ(loaded.tokenizer->decode(guess.tokens), "196 ");
+  StoreDraft draft;
+  store->draft(end, 4, draft);
+  ASSERT_EQ(loaded.tokenizer->decode(draft.tokens), "196 ");
   ::testing::internal::CaptureStderr();
   std::filesystem::resize_file(store_, 10);
   for (int i = 0; i < 2; ++i) {
-    store->guess(end, 4, guess);
-    EXPECT_TRUE(guess.tokens.empty() && guess.match_len == 0);
+    store->draft(end, 4, draft);
+    EXPECT_TRUE(draft.tokens.empty() && draft.match_len == 0);
   }
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("texts.store was cut short while it was in use"), std::string::npos) << said;

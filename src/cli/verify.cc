@@ -47,13 +47,13 @@ int verify(const PullOptions& options) {
     return kOk;
   }
   if (packed.error().kind == ErrorKind::kNotFound) return kOk;
-  // Under the lock, and if it still is the broken one: a server may just have made it anew.
+  // Under the lock, and if it still is the broken one: a server may just have made it again.
   const auto lock = FileLock::acquire(PackedFile::lock_in(cache), [] { return false; });
   if (!lock) return fail(packed.error());
   if (PackedFile::open(cache, found, stream, /*reads_all=*/true).ok()) return kOk;
   std::error_code ignored;
   std::filesystem::remove(of_packed, ignored);
-  return fail(invalid(packed.error().message + " It was removed; the next start with --keep-packed makes it anew."));
+  return fail(invalid(packed.error().message + " It was removed; the next start with --keep-packed makes it again."));
 }
 
 }  // namespace ibid::cli

@@ -61,7 +61,7 @@ void BatchBuilder::add(const Share& share) {
   arrays_.end_sequence();
 }
 
-// An encoder's: whole, or two texts that it tells apart.
+// An encoder's: whole, or two sequences that it tells apart.
 void BatchBuilder::add_text(const Share& share) {
   const Sequence& s = *share.sequence;
   CHECK(s.n_computed == 0 && share.n_tokens == s.n_tokens(), "a text in pieces");
@@ -73,7 +73,7 @@ void BatchBuilder::add_text(const Share& share) {
   arrays_.end_sequence();
 }
 
-// The draft token's ancestors and itself, from the text's end on.
+// The draft token's ancestors and itself, from the sequence's end on.
 void BatchBuilder::add_path(const Sequence& s, int32_t draft) {
   const std::span<int32_t> path = arrays_.add_path(s.drafts.depth(draft));
   size_t at = path.size();

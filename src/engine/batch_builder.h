@@ -2,7 +2,7 @@
 // for the largest step; the batch is a view into them, valid until the next build.
 //
 // Position t of a sequence lies in slot blocks[t / B] * B + t % B, and its part of block_table has the blocks of those
-// slots that the step reads or writes and no more. Drafts take the slots behind the text in the order of their list.
+// slots that the step reads or writes and no more. Drafts take the slots after the sequence in the order of their list.
 // Where that is no chain, the slots are not those of their positions: each draft names its ancestors' (a path), and who
 // takes over drafts moves their keys and values to their positions' slots.
 #pragma once
@@ -26,7 +26,7 @@ class BatchBuilder {
  public:
   explicit BatchBuilder(const BatchLimits& limits);
   ForwardBatch build(const StepPlan& plan);
-  // Of the i-th of a sequence's tokens, drafts behind them included.
+  // Of the i-th of a sequence's tokens, drafts after them included.
   int32_t slot_of(const Sequence& sequence, int32_t i) const;
 
  private:

@@ -9,11 +9,11 @@
 namespace ibid {
 namespace {
 
-constexpr size_t kMaxFetches = 64;       // sequences that wait at once; others compute
-constexpr int64_t kFar = 1'000'000'000;  // a file that was this much older is told of its use
-constexpr double kLeastWait = 0.02;      // seconds; computing a block or two is as quick as looking away
-constexpr double kGuessPerToken = 1e-3;  // seconds, before a step was measured: a small model's
-constexpr double kFirstRate = 1e9;       // bytes a second, before a read was: worth trying
+constexpr size_t kMaxFetches = 64;          // sequences that wait at once; others compute
+constexpr int64_t kFar = 1'000'000'000;     // a file that was this much older is told of its use
+constexpr double kLeastWait = 0.02;         // seconds; computing a block or two is as quick as looking away
+constexpr double kEstimatePerToken = 1e-3;  // seconds, before a step was measured: a small model's
+constexpr double kFirstRate = 1e9;          // bytes a second, before a read was: worth trying
 constexpr double kSmoothing = 0.1;
 constexpr double kForgetting = 0.05;  // a disk that was slow once is tried again some day
 
@@ -105,10 +105,10 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
   return true;
 }
 
-// The blocks [n_known, n_blocks) of a text, by nobody else's side.
+// The blocks [n_known, n_blocks) of a sequence, by nobody else's side.
 double DiskTier::seconds_to_compute(int32_t n_known, int32_t n_blocks) const {
   const int32_t n_tokens = (n_blocks - n_known) * cache_.block_len();
-  if (!computing_.is_known()) return n_tokens * kGuessPerToken;
+  if (!computing_.is_known()) return n_tokens * kEstimatePerToken;
   StepLoad load;
   load.add_prompt(n_known * cache_.block_len(), n_tokens, 0);
   return computing_.seconds(load);
@@ -129,7 +129,7 @@ bool DiskTier::has_room(const Sequence& s, int32_t n_kept_free) const {
 // Who waits for the very next block that this one lacks.
 const DiskTier::Fetch* DiskTier::same_fetch(const Sequence& s, int32_t n_known, const DurableKey& key) const {
   const auto is_same = [&](const Fetch& f) {
-    return f.behind == 0 && f.arrived == key && n_known < f.n_wanted &&
+    return f.following == 0 && f.arrived == key && n_known < f.n_wanted &&
            std::ranges::equal(tokens_of(*f.sequence, n_known), tokens_of(s, n_known));
   };
   const auto it = std::ranges::find_if(fetches_, is_same);
@@ -239,11 +239,11 @@ void DiskTier::count(const DurableStore::Done& done) {
 }
 
 bool DiskTier::is_over(const Fetch& f) const {
-  if (f.behind != 0) return !std::ranges::any_of(fetches_, [&](const Fetch& o) { return o.ticket == f.behind; });
+  if (f.following != 0) return !std::ranges::any_of(fetches_, [&](const Fetch& o) { return o.ticket == f.following; });
   return f.is_over || f.sequence->n_published >= f.n_wanted || now_ >= f.until;
 }
 
-// Those behind another one stand behind it here too.
+// Those after another one stand after it here too.
 void DiskTier::end_fetches() {
   for (size_t i = 0; i < fetches_.size();) {
     const Fetch& f = fetches_[i];
@@ -251,7 +251,7 @@ void DiskTier::end_fetches() {
       ++i;
       continue;
     }
-    stats_.n_abandoned += f.behind == 0 && f.sequence->n_published < f.n_wanted;
+    stats_.n_abandoned += f.following == 0 && f.sequence->n_published < f.n_wanted;
     ended_.push_back(f.sequence);
     fetches_.erase(fetches_.begin() + static_cast<ptrdiff_t>(i));
   }

@@ -64,13 +64,13 @@ class DiskTier {
   struct Fetch {
     Sequence* sequence;
     int64_t ticket;
-    int32_t n_wanted;    // blocks of its text, the first ones
+    int32_t n_wanted;    // blocks of its sequence, the first ones
     int32_t n_asked;     // of those; so many have been asked for, or were there
     DurableKey asked;    // the key of the last of them
     DurableKey arrived;  // the key of the last block that it has
     int64_t use;
     double until;
-    int64_t behind;  // the ticket of another fetch that brings the same blocks; 0: none
+    int64_t following;  // the ticket of another fetch that brings the same blocks; 0: none
     bool is_over = false;
   };
 

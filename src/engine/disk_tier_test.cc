@@ -103,7 +103,7 @@ struct Disk {
   FakeDiskScript script;
   Process::Sizes sizes;
   Process start() { return {medium, sizes, script}; }
-  // A process that computes this text, and ends.
+  // A process that computes this sequence, and ends.
   void warm(int32_t prompt_len, uint64_t text = 1) {
     Process p(medium, sizes, {.n_images = 100, .most_per_turn = 100});
     p.ask(prompt_len, text);
@@ -130,7 +130,7 @@ struct TickingClock final : Clock {
   double now() const override { return at += 1e-3; }
 };
 
-// Three long texts in turn, of which the device holds two. Returns what came of the host tier.
+// Three long sequences in turn, of which the device holds two. Returns what came of the host tier.
 EngineStats swapped(double host_copy_seconds) {
   ThreadTeam team(1);
   Stream stream(team);
@@ -314,7 +314,7 @@ TEST(DiskTier, OneThatIsCancelledWhileItWaitsLeavesNothing) {
   EXPECT_EQ(p.ask(next), 392);
 }
 
-// Each block of a text in turn is broken in each way; what stands before it is found, the rest computed.
+// Each block of a sequence in turn is broken in each way; what stands before it is found, the rest computed.
 TEST(DiskTier, ABrokenFileEndsThePrefixThereAndIsWrittenAgain) {
   Disk disk;
   disk.warm(100);
@@ -329,7 +329,7 @@ TEST(DiskTier, ABrokenFileEndsThePrefixThereAndIsWrittenAgain) {
       if (way == 1) broken.image.resize(100);
       if (way == 2) broken.image = (whole.front().first == key ? whole.back() : whole.front()).second.image;
       Process p = disk.start();
-      if (way == 3) disk.medium->files.erase(key);  // behind our back
+      if (way == 3) disk.medium->files.erase(key);  // after our back
       const int32_t n = p.ask(100);
       found.insert(n);
       EXPECT_EQ(n % kLen, 0);
@@ -357,7 +357,7 @@ TEST(DiskTier, WritesThatFailAreCountedAndCostNothingElse) {
   EXPECT_EQ(p.ask(100), 99);
 }
 
-TEST(DiskTier, ItsBytesStayWithinTheBudgetAndOldTextsGoFirstAlsoAfterARestart) {
+TEST(DiskTier, ItsBytesStayWithinTheBudgetAndOldSequencesGoFirstAlsoAfterARestart) {
   Disk disk;
   disk.sizes.n_disk = 30;
   disk.warm(100, 1);

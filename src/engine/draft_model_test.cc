@@ -1,4 +1,4 @@
-// A draft model behind an engine: what it holds, how often it is right, what its time may cost. That it changes no byte
+// A draft model after an engine: what it holds, how often it is right, what its time may cost. That it changes no byte
 // is held by tests/property.
 #include "spec/draft_model.h"
 
@@ -21,7 +21,7 @@ using testing::TimedModel;
 
 constexpr int32_t kContext = 160;
 
-// The target's logits, but contrary ones behind every position that `is_contrary`.
+// The target's logits, but contrary ones after every position that `is_contrary`.
 class Contrary final : public ForwardPass {
  public:
   explicit Contrary(bool (*is_contrary)(int32_t position)) : is_contrary_(is_contrary) {}
@@ -134,14 +134,14 @@ TEST(DraftModel, AContraryOneIsNeverRight) {
   EXPECT_EQ(ran.stats.accepted_tokens, 0);
 }
 
-// Behind what was refused it sees the text as it is: contrary behind every fifth position and nowhere else, its drafts
-// are right up to that one.
-TEST(DraftModel, SeesTheTextBehindWhatWasRefused) {
+// After what was refused it sees the sequence as it is: contrary after every fifth position and nowhere else, its
+// drafts are right up to that one.
+TEST(DraftModel, SeesTheSequenceAfterWhatWasRefused) {
   for (const int32_t k : {1, 2, 5, 9}) {
     Request r = requests()[0];
     int64_t n_accepted = 0;
     for (int32_t n = static_cast<int32_t>(r.prompt.size()) + 1, left = r.max_tokens - 1; left > 0;) {
-      int32_t a = 0;  // the first draft is drawn behind position n - 1
+      int32_t a = 0;  // the first draft is drawn after position n - 1
       while (a < std::min(k, left - 1) && (n - 1 + a) % 5 != 4) ++a;
       n_accepted += a;
       n += a + 1, left -= a + 1;
@@ -154,15 +154,15 @@ TEST(DraftModel, SeesTheTextBehindWhatWasRefused) {
 
 // ---- windows -------------------------------------------------------------------------------------------------------
 
-// Of what FakeModel says behind a text.
+// Of what FakeModel says after a sequence.
 uint64_t mark_of(std::span<const float> row) {
   uint64_t out = 0;
   for (const float x : row.subspan(1, 8)) out = testing::mix(out, std::bit_cast<uint32_t>(x));
   return out;
 }
 
-// Says what the last token alone tells, so that a draft model that reads a part of the text is as right as one that
-// reads it all; keeps a mark of each text that was behind a row.
+// Says what the last token alone tells, so that a draft model that reads a part of the sequence is as right as one that
+// reads it all; keeps a mark of each sequence that was after a row.
 class ShortSighted final : public ForwardPass {
  public:
   explicit ShortSighted(int32_t context_len) : fake(context_len) {}
@@ -190,7 +190,7 @@ struct Windowed {
   std::vector<TokenId> said;  // by all of them
 };
 
-// Texts of up to 600 tokens, by a draft model of 128.
+// Sequences of up to 600 tokens, by a draft model of 128.
 Windowed run_windowed(const std::vector<Request>& all, int32_t n_sink, int32_t n_window, int32_t k) {
   constexpr int32_t kLong = 640, kShort = 128;
   ThreadTeam team(2);
@@ -223,7 +223,7 @@ Windowed run_windowed(const std::vector<Request>& all, int32_t n_sink, int32_t n
   return {engine->stats(), model.n_computed_tokens(), watched.n_longest, watched.marks, std::move(said)};
 }
 
-TEST(DraftModel, ReadsTheBeginAndTheEndOfALongText) {
+TEST(DraftModel, ReadsTheBeginAndTheEndOfALongSequence) {
   for (const int32_t n_sink : {0, 5, 8}) {
     for (const int32_t n_window : {1, 7, 24}) {
       std::vector<Request> all = requests();
@@ -236,7 +236,7 @@ TEST(DraftModel, ReadsTheBeginAndTheEndOfALongText) {
   }
 }
 
-// Each row of it stands behind the sink and n_window to twice as many tokens, and nothing else.
+// Each row of it stands after the sink and n_window to twice as many tokens, and nothing else.
 TEST(DraftModel, ReadsNothingButItsWindow) {
   constexpr int32_t kSink = 4, kWindow = 24, kDrafts = 3;
   Request r = requests()[0];
@@ -283,7 +283,7 @@ testing::LinearCost cost_of(double part) {
 
 struct Timed {
   double seconds = 0;
-  double longest_gap = 0;
+  double longest_itl = 0;
   int64_t n_draft_tokens = 0;
   EngineStats stats;
 };
@@ -324,7 +324,7 @@ TEST(DraftModel, OneThatIsRightAndCheapPays) {
   EXPECT_LT(timed(1, 40, 200, any, 0.1).seconds / plain, 0.85);
 }
 
-// Row S27 for a proposer that takes time itself: useless, dear, or both; few streams and many; many answers one after
+// Row S27 for a proposer that takes time itself: useless, costly, or both; few streams and many; many answers one after
 // the other, so that what is known of the pair is forgotten and learned again.
 TEST(DraftModel, IsNeverSlowerThanNone) {
   for (const int32_t n_streams : {1, 2, 8, 32}) {
@@ -337,8 +337,8 @@ TEST(DraftModel, IsNeverSlowerThanNone) {
   }
 }
 
-// What a draft takes, its row beside it, is weighed before it is made, not when the text is in debt.
-TEST(DraftModel, OneThatIsDearIsNotAsked) {
+// What a draft takes, its row beside it, is weighed before it is made, not when the sequence is in debt.
+TEST(DraftModel, OneThatIsCostlyIsNotAsked) {
   for (const double part : {0.5, 0.7, 1.0}) EXPECT_EQ(timed(1, 2, 200, any, part).stats.drafted_tokens, 0) << part;
 }
 
@@ -346,7 +346,7 @@ TEST(DraftModel, ReadsALongPromptInPieces) {
   const Timed plain = timed(1, 900, 250, any, 0.05, 0), with = timed(1, 900, 250, any, 0.05);
   EXPECT_GT(with.n_draft_tokens, 900);
   EXPECT_GT(with.stats.accepted_tokens, 50);
-  EXPECT_LE(with.longest_gap, 2.5 * plain.longest_gap);  // eight drafts make 2.2 of it
+  EXPECT_LE(with.longest_itl, 2.5 * plain.longest_itl);  // eight drafts make 2.2 of it
   EXPECT_LT(with.seconds, plain.seconds);
 }
 
@@ -393,15 +393,16 @@ TEST(DraftModel, LeavesALongPromptWithAShortAnswerAlone) { EXPECT_LT(timed(1, 40
 TEST(DraftModel, KeepsWithinTheTimeBetweenTokens) {
   for (const double bound : {0.005, 0.007}) {
     const Timed with = timed(1, 40, 400, any, 0.1, 8, bound);
-    EXPECT_LE(with.longest_gap, bound * 1.05);
+    EXPECT_LE(with.longest_itl, bound * 1.05);
     EXPECT_GT(with.stats.drafted_tokens, 50);
   }
 }
 
 // ---- beside others -------------------------------------------------------------------------------------------------
 
-// What a text's drafting computes depends on the text before it: found again by its own tenant, and by no other.
-TEST(DraftModel, FindsTextsOfItsOwnTenantAlone) {
+// What a sequence's drafting computes depends on the sequence before it: found again by its own tenant, and by no
+// other.
+TEST(DraftModel, FindsSequencesOfItsOwnTenantAlone) {
   ThreadTeam team(1);
   Stream stream(team);
   auto model = DraftModel::create(std::make_unique<FakeModel>(kContext), stream, drafting()).value();
@@ -409,7 +410,7 @@ TEST(DraftModel, FindsTextsOfItsOwnTenantAlone) {
   const std::vector<TokenId> prompt(64, TokenId{5});
   const auto n_computed = [&](int64_t sequence, std::string_view scope) {
     const int64_t before = model->n_computed_tokens();
-    for (int32_t n = 63; n <= 64; ++n) {  // what was computed is published when the text has gone on
+    for (int32_t n = 63; n <= 64; ++n) {  // what was computed is published when the sequence has gone on
       Drafts drafts;
       model->begin_step({});
       model->propose({.sequence = sequence,

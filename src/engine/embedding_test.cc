@@ -1,5 +1,5 @@
-// A text's vector is the same bytes alone and in company, however its prompt was cut, preempted or cached, and it is
-// what the model's own hidden states come to.
+// A sequence's vector is the same bytes alone and in company, however its prompt was cut, preempted or cached, and it
+// is what the model's own hidden states come to.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct Fixture {
     options.kv_bytes = n_blocks * kv_bytes_of_block(*model.model, DType::kF32, 8);
     core = Engine::create(*model.model, nullptr, *model.stream, options, clock).value();
   }
-  // Text `which` of some whose lengths differ.
+  // Sequence `which` of some whose lengths differ.
   Request text(uint64_t which, Pooling pooling) {
     Request r;
     r.id = RequestId{next_id++};
@@ -147,7 +147,7 @@ TEST(Embedding, IsNoAnswer) {
   EXPECT_NE(refusal([](Request& r) { r.prompt_logprobs = 0; }).find("prompt_logprobs"), std::string::npos);
 }
 
-// What a text with token 13 comes to is no number.
+// What a sequence with token 13 comes to is no number.
 class UnsoundModel final : public ForwardPass {
  public:
   UnsoundModel() : facts_(fake_.facts()) { facts_.width = 4; }

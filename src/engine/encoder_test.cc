@@ -1,5 +1,5 @@
 // An encoder's vectors and scores: the same bytes alone and in company, whatever else the step has and however many
-// threads; texts whole; no blocks; and no answers.
+// threads; sequences whole; no blocks; and no answers.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +29,7 @@ struct Fixture {
         Engine::create(*model.model, nullptr, *model.stream, {.step_tokens = step_tokens, .max_sequences = 16}, clock)
             .value();
   }
-  // Text `which` of some whose lengths differ, a pair where it is ranked.
+  // Sequence `which` of some whose lengths differ, a pair where it is ranked.
   Request text(uint64_t which, Pooling pooling) {
     Request r;
     r.id = RequestId{next_id++};
@@ -104,7 +104,7 @@ TEST(Encoder, RunsWithWeightsOfAnyTypeAndOnEveryInstructionSet) {
   }
 }
 
-TEST(Encoder, EachTokenSeesAllOfItsText) {
+TEST(Encoder, EachTokenSeesAllOfItsSequence) {
   Fixture f;
   Request one = f.text(7, Pooling::kFirst), other = f.text(7, Pooling::kFirst);
   ASSERT_GT(one.prompt.size(), 20u);
@@ -112,7 +112,7 @@ TEST(Encoder, EachTokenSeesAllOfItsText) {
   EXPECT_NE(f.alone(std::move(one)), f.alone(std::move(other)));
 }
 
-TEST(Encoder, TellsAPairFromOneText) {
+TEST(Encoder, TellsAPairFromOneSequence) {
   Fixture f;
   for (const Pooling pooling : {Pooling::kRank, Pooling::kMean}) {
     Request whole = f.text(9, pooling), pair = f.text(9, pooling);
@@ -122,7 +122,7 @@ TEST(Encoder, TellsAPairFromOneText) {
   }
 }
 
-TEST(Encoder, OfOneTokenTypeReadsBothTextsOfAPairWithIt) {
+TEST(Encoder, OfOneTokenTypeReadsBothSequencesOfAPairWithIt) {
   const testing::TinyModelOptions options{.architecture = "bert_rank", .context_len = kContext};
   ModelFile::Parts parts = testing::tiny_parts(options);
   const auto types = std::ranges::find(parts.tensors, "token_types.weight", &TensorInfo::name);
@@ -134,7 +134,7 @@ TEST(Encoder, OfOneTokenTypeReadsBothTextsOfAPairWithIt) {
   EXPECT_EQ(f.alone(std::move(whole)), f.alone(std::move(pair)));
 }
 
-TEST(Encoder, ALongTextIsNotKeptOutByShortOnes) {
+TEST(Encoder, ALongSequenceIsNotKeptOutByShortOnes) {
   Fixture f;
   std::vector<Output> out;
   Request longest = f.text(0, Pooling::kMean);

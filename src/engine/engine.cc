@@ -89,7 +89,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
     return model->facts().encoder ? 0 : static_cast<int32_t>(bytes / block_bytes);
   };
   const int32_t n_blocks = n_blocks_of(options.kv_bytes), n_host_blocks = n_blocks_of(options.host_bytes);
-  // What contrastive search compares and vectors of texts are made of stands behind all layers.
+  // What contrastive search compares and vectors of sequences are made of stands after all layers.
   const int32_t n_layers = model->facts().n_layers();
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
                                                                   {.kv_dtype = options.kv_dtype,
@@ -279,7 +279,7 @@ void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   runner_.tap(proposer_ ? proposer_->taps() : nullptr);
 }
 
-// For those that wait for their next token, as far as the answer may go on behind it.
+// For those that wait for their next token, as far as the answer may go on after it.
 void Engine::propose() {
   if (!proposer_) return;
   proposals_.clear(), proposed_to_.clear();
@@ -333,20 +333,20 @@ void Engine::propose() {
   } catch (const std::bad_alloc&) {  // then there are none
     for (const Proposal& p : proposals_) p.drafts->clear();
   }
-  charge_for_guessing();
+  charge_for_drafting();
 }
 
-// What guessing took is shared by those who have drafts of it; where nobody has, by all.
-void Engine::charge_for_guessing() {
+// What drafting took is shared by those who have drafts of it; where nobody has, by all.
+void Engine::charge_for_drafting() {
   const auto n_drafted = std::ranges::count_if(proposals_, [](const Proposal& p) { return !p.drafts->empty(); });
   const auto n = static_cast<double>(n_drafted > 0 ? n_drafted : std::ssize(proposals_));
   for (Sequence* s : proposed_to_) {
-    if (n_drafted == 0 || !s->drafts.empty()) s->draft_account.guessed(proposer_->spent() / n);
+    if (n_drafted == 0 || !s->drafts.empty()) s->draft_account.drafted(proposer_->spent() / n);
   }
 }
 
 void Engine::measure_steps(const Clock& clock) {
-  if (worker_->facts().encoder) return;  // no stream waits beside its texts
+  if (worker_->facts().encoder) return;  // no stream waits beside its sequences
   CHECK(live_.n_unfinished() == 0 && cache_.pool().n_free() == cache_.pool().n_total());
   options_.measured_steps =
       ibid::measure_steps(*worker_, batch_limits(worker_->facts(), options_), cache_.pool().n_total(), clock);

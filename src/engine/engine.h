@@ -29,7 +29,7 @@ class Engine {
  public:
   // `model`, `stream`, `clock` outlive the engine. Allocates everything it will ever need for a step. The KV cache must
   // hold at least one full context, so that any request that is taken can end. `tokenizer` may be null: then outputs
-  // have no text, and stop strings are refused.
+  // have no sequence, and stop strings are refused.
   static Result<std::unique_ptr<Engine>> create(Model& model, std::shared_ptr<const Tokenizer> tokenizer,
                                                 Stream& stream, const EngineOptions& options,
                                                 const Clock& clock = steady_clock(),
@@ -61,13 +61,13 @@ class Engine {
   // one.
   void speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
 
-  // Of its model, for a proposer of speculate() that guesses with it. The engine outlives it.
+  // Of its model, for a proposer of speculate() that drafts with it. The engine outlives it.
   TargetSeat seat() {
     return TargetSeat(*worker_, cache_, std::min(options_.max_sequences, options_.step_tokens),
                       std::min(options_.max_rows, options_.step_tokens));
   }
 
-  // Before any request and any record: what steps cost is measured on this machine instead of guessed, and stands in
+  // Before any request and any record: what steps cost is measured on this machine instead of drafted, and stands in
   // options(). The model computes for some 50 ms.
   void measure_steps(const Clock& clock = steady_clock());
 
@@ -98,8 +98,8 @@ class Engine {
   const Sequence* find(RequestId id, int32_t choice) const { return live_.find(id, choice); }
   const ModelFacts& facts() const { return worker_->facts(); }  // of its model
   bool has_text() const { return has_text_; }
-  // Every reference of the pool is an entry of a table; free + cached + in use == total; of each text that draws, all
-  // but the last token is computed, and its proposer keeps no other. CHECKs. Debug builds do this after every step.
+  // Every reference of the pool is an entry of a table; free + cached + in use == total; of each sequence that draws,
+  // all but the last token is computed, and its proposer keeps no other. CHECKs. Debug builds do this after every step.
   void self_check() const;
 
  private:
@@ -110,7 +110,7 @@ class Engine {
   void weigh_host_tier();
   void bring_memory();
   void propose();
-  void charge_for_guessing();
+  void charge_for_drafting();
   void show_taps(const StepPlan& plan, const StepResult& result);
   void show_hidden(const StepPlan& plan, const StepResult& result);
   void show_refused(const StepPlan& plan, const StepResult& result);

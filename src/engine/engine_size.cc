@@ -24,7 +24,7 @@ Status size_disk(const EngineOptions& options, int64_t block_bytes) {
   return {};
 }
 
-// It keeps no keys and values, and so nothing to share, to move down or to guess from.
+// It keeps no keys and values, and so nothing to share, to move down or to draft from.
 Result<EngineOptions> size_encoder(const ModelFacts& model, EngineOptions options) {
   if (options.step_tokens < model.context_len) {
     return invalid("An encoder reads a text whole, and a step of " + std::to_string(options.step_tokens) +

@@ -351,7 +351,7 @@ TEST(SlowEngine, SchedulingSixtyFourAnswersTakesLessThanAHundredMicroseconds) {
 #endif
 }
 
-TEST(Engine, TellsHowMuchOfAPromptIsComputedBehindEachStepOfIt) {
+TEST(Engine, TellsHowMuchOfAPromptIsComputedAfterEachStepOfIt) {
   const auto told = [](Fixture& f, bool tells) {
     Request r = f.request(40, 3);
     r.tells_progress = tells;

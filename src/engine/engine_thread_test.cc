@@ -15,7 +15,7 @@
 namespace ibid {
 namespace {
 
-// The fake model behind a gate: a step lasts until the test lets it end.
+// The fake model after a gate: a step lasts until the test lets it end.
 class GatedModel final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return model_.facts(); }
@@ -144,7 +144,7 @@ TEST(EngineThread, ABurstDuringAStepFillsThePlacesAndTheQueueAndNoMore) {
   EXPECT_FALSE(s.thread->is_full());
 }
 
-// A search has a sequence for each of its beams, however few of its texts are told.
+// A search has a sequence for each of its beams, however few of its sequences are told.
 TEST(EngineThread, ABurstOfSearchesIsCountedByItsBeams) {
   auto model = std::make_unique<GatedModel>();
   GatedModel& gate = *model;

@@ -136,8 +136,8 @@ void FairPolicy::fill(const Flow& first, StepLoad load, double limit) {
     Sequence& s = *waiting_[flow.begin];
     StepLoad with = load;
     with.add_decode(s.n_computed);
-    const bool is_behind = flow.next_tag == flow.tag && flow.tag + 1 / flow.weight <= first.tag;
-    if (!is_behind && cost().seconds(with) > limit) {
+    const bool is_after = flow.next_tag == flow.tag && flow.tag + 1 / flow.weight <= first.tag;
+    if (!is_after && cost().seconds(with) > limit) {
       turns_.pop_back();
       continue;
     }
@@ -187,7 +187,7 @@ void FairPolicy::advance() {
     Flow& flow = it->second;
     const bool is_idle = flow.n_sequences == 0;
     if (is_idle && flow.tag <= now_) {
-      it = flows_.erase(it);  // as if it came anew
+      it = flows_.erase(it);  // as if it came again
       continue;
     }
     if (!is_idle) flow.tag = std::max(flow.tag, now_);

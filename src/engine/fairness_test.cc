@@ -141,7 +141,7 @@ TEST(Fairness, WhoWasAwayHasSavedNothingUp) {
 
 // ---- Shares of a step's time ----
 
-// Decoded tokens a second of a tenant's `n` sequences, behind short prompts.
+// Decoded tokens a second of a tenant's `n` sequences, after short prompts.
 double decoded(const Load& load, const std::string& tenant) {
   double n = 0;
   for (const auto& [id, s] : load.t.seen) {

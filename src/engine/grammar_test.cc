@@ -159,7 +159,7 @@ TEST(EngineGrammar, AnswersAreOfItAndTheSameHoweverTheyCameAbout) {
   }
 }
 
-// A request of one grammar, with whom to guess, if anybody.
+// A request of one grammar, with whom to draft, if anybody.
 std::pair<EngineStats, std::vector<TokenId>> answer_in(const char* text, std::unique_ptr<Proposer> proposer,
                                                        Stream& stream, float temperature = 1.5F) {
   ManualClock clock;
@@ -190,7 +190,7 @@ std::pair<EngineStats, std::vector<TokenId>> answer_in(const char* text, std::un
 // h to o are tokens of their own and in no other.
 // A text whose ways through an ambiguous grammar hang together for longer than states may ends with an error, also
 // where that happens within a token; those beside it do not notice.
-TEST(EngineGrammar, ATextThatAmbiguityMakesTooDearFailsAlone) {
+TEST(EngineGrammar, ASequenceThatAmbiguityMakesTooCostlyFailsAlone) {
   grammar::Fuel fuel;
   grammar::Grammar rules(fuel);
   ASSERT_TRUE(grammar::read_gbnf("root ::= ([A-Za-z ,.]{1,900} [0-9]{0,40})*", {}, rules).ok());
@@ -202,7 +202,7 @@ TEST(EngineGrammar, ATextThatAmbiguityMakesTooDearFailsAlone) {
   }
   const auto of_phrases =
       std::make_shared<const grammar::TokenTrie>(std::vector<std::string_view>(phrases.begin(), phrases.end()));
-  const auto dear =
+  const auto costly =
       std::make_shared<grammar::Compiled>(grammar::Source{}, grammar::compile(rules, *of_phrases).value(), of_phrases);
   ThreadTeam team(2);
   Stream stream(team);
@@ -217,7 +217,7 @@ TEST(EngineGrammar, ATextThatAmbiguityMakesTooDearFailsAlone) {
     r.max_tokens = 1800;
     r.sampling.ignore_eos = true;
     r.sampling.temperature = 1.5f;
-    r.grammar = id == 1 ? std::make_shared<grammar::Matcher>(dear, std::vector<TokenId>{kFakeEnd}, 1) : nullptr;
+    r.grammar = id == 1 ? std::make_shared<grammar::Matcher>(costly, std::vector<TokenId>{kFakeEnd}, 1) : nullptr;
     ASSERT_TRUE(engine->submit(std::move(r)).ok());
   }
   std::vector<Output> out;

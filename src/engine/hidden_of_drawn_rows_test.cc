@@ -1,5 +1,5 @@
-// What a proposer that reads hidden states is told: behind each step, of each text that goes on, the state of the very
-// row that its last token was drawn from, whatever was drafted, cut or preempted.
+// What a proposer that reads hidden states is told: after each step, of each sequence that goes on, the state of the
+// very row that its last token was drawn from, whatever was drafted, cut or preempted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using testing::LoadedModel;
 
 struct Told {
-  std::map<int64_t, std::map<int32_t, std::vector<float>>> states;  // by text, by its number of tokens
+  std::map<int64_t, std::map<int32_t, std::vector<float>>> states;  // by sequence, by its number of tokens
   std::map<int64_t, std::vector<TokenId>> texts;                    // the longest that was seen of each
 };
 

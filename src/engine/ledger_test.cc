@@ -101,7 +101,7 @@ class StepClock final : public Clock {  // a second for each reading
   mutable double now_ = 0;
 };
 
-// The ledger of a prompt of 20 tokens and an answer of 3, alone, in steps of 8, preempted behind its second token or
+// The ledger of a prompt of 20 tokens and an answer of 3, alone, in steps of 8, preempted after its second token or
 // not at all.
 Ledger alone(bool is_preempted) {
   const StepClock clock;
@@ -139,7 +139,7 @@ TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
   EXPECT_EQ(ledger[Phase::kPreempted], 0);
 }
 
-// What is computed again is no prefill and no decode, also where a piece goes on behind it.
+// What is computed again is no prefill and no decode, also where a piece goes on after it.
 TEST(Ledger, WhatIsComputedAgainIsThePreemptions) {
   Ledger ledger = alone(true), without = alone(false);
   EXPECT_EQ(ledger[Phase::kPrefill], without[Phase::kPrefill]);

@@ -222,7 +222,7 @@ void LiveRequests::forget_finished(RequestId id) {
   if (is_over) requests_.erase(it);
 }
 
-// To who keeps answers for texts to come. Not one that a search thought of, and not one of who wants no drafts.
+// To who keeps answers for sequences to come. Not one that a search thought of, and not one of who wants no drafts.
 void LiveRequests::show_ended(const Sequence& s) const {
   const bool has_failed = s.answer->reason() == FinishReason::kError || s.answer->reason() == FinishReason::kCancelled;
   if (has_failed) return;

@@ -16,8 +16,8 @@ struct Size {
   int32_t n_sequences, n_tokens;  // of each
   int32_t n_before;               // that its attention reads too
 };
-// One behind a long text, as what a position costs to read differs most between models: beside a token's products it is
-// next to nothing in large ones.
+// One after a long sequence, as what a position costs to read differs most between models: beside a token's products it
+// is next to nothing in large ones.
 constexpr Size kFar = {1, 1, 1023};
 constexpr Size kNear = {kMeasuredBlocks, 1, 15};
 // Steps of a shape are timed twice, so that one stall is not taken for the machine's pace.

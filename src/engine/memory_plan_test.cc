@@ -40,7 +40,8 @@ TEST(MemoryPlan, WhatALimitLeavesIsForKeysAndValuesInWholeBlocks) {
   EXPECT_FALSE(kv_bytes_within(1000, plan, *m.model, options).ok());
 }
 
-// The budget of a 70B model with eight sequences of 4,096 tokens (row K13), in bytes and in the text's round numbers.
+// The budget of a 70B model with eight sequences of 4,096 tokens (row K13), in bytes and in the sequence's round
+// numbers.
 TEST(MemoryPlan, OfSeventyBillionIsTightOnTwoCardsAndTypicalOnFour) {
   constexpr int64_t kGb = 1'000'000'000;
   const KvShape kv{.n_layers = 80, .n_kv_heads = 8, .head_len = 128};

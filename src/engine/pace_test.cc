@@ -52,7 +52,7 @@ TEST(Pace, NorWhereEachStepTakesATenthMoreOrLess) { expect_no_stall({.noise = 0.
 TEST(Pace, WhatWasMeasuredBeforeAnyRequestHoldsForTheFirstOnes) {
   const LinearCost costs[] = {
       {},
-      {.step = 1e-3, .prompt = 6e-4, .decode = 1e-4},  // decodes that cost far less than a guess says
+      {.step = 1e-3, .prompt = 6e-4, .decode = 1e-4},  // decodes that cost far less than a estimate says
       {.step = 0.2, .prompt = 0.02, .decode = 0.03, .prompt_read = 1e-5, .decode_read = 4e-5}};
   for (const LinearCost& cost : costs) {
     TimedEngine t({}, cost);
@@ -69,8 +69,8 @@ TEST(Pace, WhatWasMeasuredBeforeAnyRequestHoldsForTheFirstOnes) {
   }
 }
 
-// Of models whose positions are cheap or dear to read beside their products.
-TEST(Pace, ADecodeBehindALongTextIsForeseenBeforeThereWasOne) {
+// Of models whose positions are cheap or costly to read beside their products.
+TEST(Pace, ADecodeAfterALongSequenceIsForeseenBeforeThereWasOne) {
   for (const double read : {0.1e-6, 1.24e-6, 6e-6}) {
     LinearCost cost;
     cost.decode_read = read;
@@ -82,12 +82,12 @@ TEST(Pace, ADecodeBehindALongTextIsForeseenBeforeThereWasOne) {
       StepLoad load;
       load.add_decode(n_before);
       const double taken = cost.step + cost.decode + cost.decode_read * n_before;
-      EXPECT_NEAR(learned.seconds(load) / taken, 1, 0.2) << read << ", behind " << n_before;
+      EXPECT_NEAR(learned.seconds(load) / taken, 1, 0.2) << read << ", after " << n_before;
     }
   }
 }
 
-TEST(Pace, SixteenStreamsThatComeAtOnceHaveNoLongGaps) {
+TEST(Pace, SixteenStreamsThatComeAtOnceHaveNoLongItl) {
   TimedEngine t;
   for (int i = 0; i < 16; ++i) t.submit(280, 128);
   t.drain();

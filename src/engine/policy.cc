@@ -10,7 +10,7 @@
 namespace ibid {
 namespace {
 
-// Where no bound is given, prompts may make a gap between tokens twice as long, and no more than 40 ms longer. What
+// Where no bound is given, prompts may make the inter-token latency twice as long, and no more than 40 ms longer. What
 // users see lies above what is predicted, so these are below the three times and 60 ms that are promised
 // (docs/users/fairness.md).
 constexpr double kLongerBy = 1;

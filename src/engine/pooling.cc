@@ -17,7 +17,7 @@ void Pool::add(int32_t from, int32_t n_tokens, std::span<const float> states) {
     const bool is_mean = pooling_ == Pooling::kMean && i == n_seen_;
     const int32_t one = pooling_ == Pooling::kLast ? n_tokens - 1 : 0;
     const bool is_one = pooling_ != Pooling::kMean && i == one && n_seen_ == 0;
-    if (!is_mean && !is_one) continue;  // a preempted text computes some again
+    if (!is_mean && !is_one) continue;  // a preempted sequence computes some again
     for (size_t c = 0; c < width; ++c) sum_[c] += static_cast<double>(states[c]);
     ++n_seen_;
     if (is_one) return;

@@ -1,11 +1,11 @@
-// Pooling: a text as one vector, out of its tokens' hidden states behind the final norm (what logits are made of).
+// Pooling: a sequence as one vector, out of its tokens' hidden states after the final norm (what logits are made of).
 //
 //   mean   (h_0 + h_1 + ... + h_{n-1}) / n, as BERT's users do (Reimers and Gurevych 2019, Sentence-BERT, section 3)
 //   last   h_{n-1}: of a causal model the only one that has seen all
 //   first  h_0: an encoder's [CLS]
 //   each   h_0, h_1, ..., h_{n-1}, as they are: what late interaction compares (Khattab and Zaharia 2020, ColBERT)
 //
-// The mean's sum is a left fold over ascending positions in double, rounded to float behind the division. Each position
+// The mean's sum is a left fold over ascending positions in double, rounded to float after the division. Each position
 // enters once, when it is first computed, so that neither the pieces in which a prompt runs nor a preemption between
 // them shows. What is wanted must be computed here: last takes a prefix from the cache, the others take none.
 #pragma once

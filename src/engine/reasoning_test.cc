@@ -1,5 +1,5 @@
 // Budgets of reasoning in the engine: a block that is open after so many tokens is closed, one that is not is left
-// alone, and the bytes are the same alone, in company, preempted, with drafts, and with a grammar behind.
+// alone, and the bytes are the same alone, in company, preempted, with drafts, and with a grammar after.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -37,7 +37,7 @@ std::string text_of(const FoundText& found) {
   return text;
 }
 
-std::shared_ptr<grammar::Compiled> digits_behind_reasoning() {
+std::shared_ptr<grammar::Compiled> digits_after_reasoning() {
   static const auto made = [] {
     std::vector<std::string_view> words(letters()->vocabulary().tokens.begin(), letters()->vocabulary().tokens.end());
     auto trie = std::make_shared<const grammar::TokenTrie>(words);
@@ -67,7 +67,7 @@ Request request(uint64_t id, bool has_budget = true) {
   r.sampling.ignore_eos = true;
   r.sampling.temperature = id % 3 == 0 ? 0.0f : 1.5f;
   if (id % 4 == 1)
-    r.grammar = std::make_shared<grammar::Matcher>(digits_behind_reasoning(), std::vector<TokenId>{kFakeEnd}, 4);
+    r.grammar = std::make_shared<grammar::Matcher>(digits_after_reasoning(), std::vector<TokenId>{kFakeEnd}, 4);
   if (id % 8 == 5) r.search = {.kind = SearchKind::kBeam, .width = 3}, r.sampling.temperature = 0;
   if (has_budget) {
     r.reasoning = std::make_shared<const ReasoningBudget>(letters(), static_cast<int32_t>(id % 11),
@@ -76,8 +76,8 @@ Request request(uint64_t id, bool has_budget = true) {
   return r;
 }
 
-// Guesses at random, and at what a budget forces.
-class Guesses final : public Proposer {
+// FixedProposer at random, and at what a budget forces.
+class FixedProposer final : public Proposer {
  public:
   void propose(const ProposalInput& input, Drafts& drafts) override {
     for (int32_t i = 0; i < input.max_drafts; ++i) {
@@ -100,7 +100,7 @@ FoundTexts run(const std::vector<uint64_t>& ids, int n_blocks, bool has_budget, 
   auto fake = std::make_unique<FakeModel>(64);
   options.kv_bytes = n_blocks * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
   std::unique_ptr<Engine> engine = Engine::create(std::move(fake), nullptr, stream, options, clock).value();
-  if (has_drafts) engine->speculate(std::make_unique<Guesses>(), 4);
+  if (has_drafts) engine->speculate(std::make_unique<FixedProposer>(), 4);
   for (const uint64_t id : ids) EXPECT_TRUE(engine->submit(request(id, has_budget)).ok());
   std::vector<Output> out;
   while (engine->step(out)) {
@@ -132,7 +132,7 @@ TEST(EngineReasoning, EndsInItsBudgetAndTheSameHoweverItCameAbout) {
       ++n_closed;
     }
     if (!request(id).grammar || !is_open || text.find(kEnd) > end) continue;
-    // The grammar stands behind the marker that was forced, or one before.
+    // The grammar stands after the marker that was forced, or one before.
     const size_t at = text.find(kEnd) + 3;
     EXPECT_EQ(text.find_first_not_of("AB", at), std::string::npos) << text;
     EXPECT_EQ(text.size(), at + 8) << text;

@@ -1,5 +1,5 @@
-// What a proposer that reads refused drafts is told: behind each of them, along the first way, the very token that the
-// request would have had there, had its text gone on like that.
+// What a proposer that reads refused drafts is told: after each of them, along the first way, the very token that the
+// request would have had there, had its sequence gone on like that.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 using testing::LoadedModel;
 
 struct Told {
-  std::vector<TokenId> text;  // what the refused drafts stood behind, without the token that took their place
+  std::vector<TokenId> text;  // what the refused drafts stood after, without the token that took their place
   std::vector<RefusedDraft> drafts;
 };
 
@@ -45,7 +45,7 @@ class Watching final : public Proposer {
   std::map<int64_t, std::vector<Told>>& told_;
 };
 
-TEST(RefusedDrafts, TellWhatTheTargetWouldHaveSaidBehindThem) {
+TEST(RefusedDrafts, TellWhatTheTargetWouldHaveSaidAfterThem) {
   LoadedModel m(testing::tiny_model_file({}), {.step_tokens = 128, .max_rows = 128});
   const EngineOptions options = {.step_tokens = 64, .max_sequences = 4, .max_rows = 32};
   auto engine = Engine::create(*m.model, nullptr, *m.stream, options).value();
@@ -81,7 +81,7 @@ TEST(RefusedDrafts, TellWhatTheTargetWouldHaveSaidBehindThem) {
         }
         ASSERT_FALSE(out.empty());
         ASSERT_EQ(out.front().tokens.size(), 1U);
-        EXPECT_EQ(raw(out.front().tokens.front().chosen.token), raw(draft.behind)) << "behind " << text.size();
+        EXPECT_EQ(raw(out.front().tokens.front().chosen.token), raw(draft.following)) << "after " << text.size();
         ++n;
       }
     }

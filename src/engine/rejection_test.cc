@@ -107,7 +107,7 @@ Answers answers(const std::vector<Request>& requests, float part, int32_t k, int
       requests, [part](Stream& stream) { return near_model(part, stream); }, k, n_places, max_itl);
 }
 
-// What is drawn at the i-th place of an answer, by going through all that may come before it; behind an end is
+// What is drawn at the i-th place of an answer, by going through all that may come before it; after an end is
 // kFakeEnd.
 std::vector<double> law_at(int32_t place, const Request& r) {
   const TokenId ends[] = {kFakeEnd};
@@ -149,7 +149,7 @@ void expect_law(const Answers& heard, int32_t place, const Request& r) {
   EXPECT_LT(testing::deviation(counts, law_at(place, r)), testing::kMostDeviation) << place;
 }
 
-// Through all of it: the draft model's own law, the chain, the token behind what is refused and behind what is not.
+// Through all of it: the draft model's own law, the chain, the token after what is refused and after what is not.
 TEST(EngineRejection, AnswersHaveTheTargetsLaw) {
   constexpr int32_t kAnswers = 12'000, kPlaces = 3;
   std::vector<Request> all;
@@ -186,7 +186,7 @@ TEST(EngineRejection, ReplaysToTheByteWhereDraftsArePinned) {
   EXPECT_NE(answers(all, 0.6F, 3).tokens, together.tokens);
   const Answers itself = answers(all, 1, 4);
   EXPECT_GT(itself.stats.drafted_tokens, 50);
-  EXPECT_GE(itself.stats.accepted_tokens + 12, itself.stats.drafted_tokens);  // what was drafted behind an end apart
+  EXPECT_GE(itself.stats.accepted_tokens + 12, itself.stats.drafted_tokens);  // what was drafted after an end apart
   for (Request& r : all) {
     if (static_cast<uint64_t>(r.id) % 2 == 0) r.sampling.temperature = 0;
     if (static_cast<uint64_t>(r.id) % 2 == 1) r.speculation.max_drafts = 0;
@@ -246,7 +246,7 @@ TEST(EngineRejection, WhatCanNeverComeIsNoTopChoice) {
 
 enum class Scheme : uint8_t { kIndependent, kDistinct, kCertain };
 
-// Trees of the laws that Near has: behind each draft of a level as many as the next level says, of independent draws,
+// Trees of the laws that Near has: after each draft of a level as many as the next level says, of independent draws,
 // of distinct ones or the likeliest.
 class Forking final : public Proposer {
  public:
@@ -259,7 +259,7 @@ class Forking final : public Proposer {
     for (const int32_t width : widths_) {
       std::vector<int32_t> next;
       for (const int32_t parent : level) {
-        for (const TokenId token : behind(parent, width, input, drafts)) {
+        for (const TokenId token : following(parent, width, input, drafts)) {
           if (drafts.size() == input.max_drafts) return;
           next.push_back(drafts.size());
           drafts.add(token, parent, 1, is_drawn ? std::span<const float>(q_.back()) : std::span<const float>(),
@@ -271,7 +271,7 @@ class Forking final : public Proposer {
   }
 
  private:
-  std::vector<TokenId> behind(int32_t parent, int32_t width, const ProposalInput& input, const Drafts& drafts) {
+  std::vector<TokenId> following(int32_t parent, int32_t width, const ProposalInput& input, const Drafts& drafts) {
     std::vector<TokenId> answer;
     for (int32_t i = parent; i >= 0; i = drafts.parents[static_cast<size_t>(i)])
       answer.insert(answer.begin(), drafts.tokens[static_cast<size_t>(i)]);
@@ -314,7 +314,7 @@ class EngineRejectionTrees : public ::testing::TestWithParam<Scheme> {
   }
 };
 
-// Row S14: three drafts for one place and two behind each.
+// Row S14: three drafts for one place and two after each.
 TEST_P(EngineRejectionTrees, AnswersHaveTheTargetsLaw) {
   constexpr int32_t kAnswers = 12'000, kPlaces = 3;
   std::vector<Request> all;
@@ -336,7 +336,7 @@ TEST_P(EngineRejectionTrees, ReplayToTheByte) {
     const auto id = static_cast<uint64_t>(r.id);
     EXPECT_EQ(of({r}, 9).tokens[id], together.tokens.at(id));
   }
-  // Seconds and thirds are right too, and so is what is behind them.
+  // Seconds and thirds are right too, and so is what is after them.
   all.clear();
   for (uint64_t i = 1; i <= 60; ++i) {
     all.push_back(request(i, i, 20));

@@ -4,7 +4,7 @@
 //   3. the policy's victim among the running ones is preempted: its blocks go, its tokens stay (recompute), and a share
 //      that it had in the same plan is withdrawn;
 //   4. the asker itself is.
-// Nobody loses blocks to one that is only being admitted but the waiting and the parked behind it and the parked of its
+// Nobody loses blocks to one that is only being admitted but the waiting and the parked after it and the parked of its
 // own search, and nobody to drafts.
 #pragma once
 

@@ -38,7 +38,7 @@ std::span<const float> row_of(const TensorView& x, size_t row) {
   return {x.row_as<const float>(static_cast<int64_t>(row)), static_cast<size_t>(x.row_len())};
 }
 
-// Why a beam's text ends with this token; kNone: it does not.
+// Why a beam's sequence ends with this token; kNone: it does not.
 FinishReason end_of(const Sequence& s, TokenId token, std::span<const TokenId> end_of_generation) {
   if (s.n_answered() + 1 < s.request->sampling.min_tokens) return FinishReason::kNone;
   const bool is_end = std::ranges::find(end_of_generation, token) != end_of_generation.end();
@@ -110,7 +110,7 @@ void Runner::list_tasks(const StepPlan& plan) {
     const size_t begin = row, end = row + static_cast<size_t>(share.n_rows);
     while (row < end && plan.rows[row].purpose == RowPurpose::kScore) ++row;
     result.drawn.clear();
-    result.drawn_behind = {};
+    result.drawn_after = {};
     result.accepted.clear();
     result.refused.clear();
     result.failure.reset();
@@ -180,7 +180,7 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   result_.shares[share].scored[task.scored] = *std::move(scored);
 }
 
-// What a row of a sequence may draw behind this answer; empty: anything.
+// What a row of a sequence may draw after this answer; empty: anything.
 void Runner::fill_mask(const Sequence& s, std::span<const TokenId> answer, uint32_t state,
                        std::vector<uint32_t>& mask) const {
   const size_t n_words = (static_cast<size_t>(worker_.facts().vocab_size) + 31) / 32;
@@ -192,7 +192,7 @@ void Runner::fill_mask(const Sequence& s, std::span<const TokenId> answer, uint3
     matcher->fill(state, static_cast<int32_t>(most - static_cast<int64_t>(answer.size())), mask);
   }
   if (!s.request->reasoning) return;
-  const std::optional<TokenId> forced = s.request->reasoning->forced_behind(answer);
+  const std::optional<TokenId> forced = s.request->reasoning->forced_after(answer);
   if (!forced) return;
   const auto word = static_cast<size_t>(raw(*forced)) / 32;
   const uint32_t bit = 1u << (raw(*forced) % 32);
@@ -244,7 +244,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   for (int32_t draft = -1;;) {
     fill_mask(s, history.answer, result.state.grammar, scratch.mask);
     const size_t at = task.row + static_cast<size_t>(draft + 1);
-    // Other verifiers than the coupled one look at the drafts behind this one; the rest is the same.
+    // Other verifiers than the coupled one look at the drafts after this one; the rest is the same.
     const Verifier verifier = s.request->speculation.verifier;
     scratch.siblings.clear();
     if (pins_drafts(verifier)) list_siblings(s.drafts, draft, share.n_drafts, scratch.siblings);
@@ -261,7 +261,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     }
     const TokenId token = drawn->chosen.token;
     result.drawn.push_back(*std::move(drawn));
-    if (rows_hidden_.rank > 0) result.drawn_behind = row_of(rows_hidden_, at);
+    if (rows_hidden_.rank > 0) result.drawn_after = row_of(rows_hidden_, at);
     if (matcher != nullptr) {
       const uint32_t next = matcher->after(s.choice, result.state.grammar, token);
       result.state.grammar = next;
@@ -278,7 +278,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
   }
 }
 
-// The target's rows behind drafts that were refused, from the first one behind `parent` on: guesses, drawn without a
+// The target's rows after drafts that were refused, from the first one after `parent` on: drafts, drawn without a
 // grammar, that change nothing of the result but what a proposer is told. One that cannot be drawn ends them.
 void Runner::read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch) {
   if (!keeps_refused_ || result.is_told) return;

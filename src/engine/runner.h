@@ -1,11 +1,11 @@
 // Runner: carries a plan out. Copies blocks, builds the batch, runs the model, draws tokens and verifies drafts.
 // Decides nothing and changes no sequence.
 //
-// Verification is drawing: the token behind the text is drawn from the target's own row with the request's own noise;
-// if it is a draft, the row behind that draft is the text's next row, and so on ("coupled" verification, docs/design.md
-// section 5, law 4). So drafts change no byte, whatever the sampler; and the rows of one sequence are drawn one after
-// the other, each with the history and the sampler's state that the one before leaves. Other verifiers
-// (spec/verifier.h) walk the same way, the drafts behind the text tried one after the other at each row.
+// Verification is drawing: the token after the sequence is drawn from the target's own row with the request's own
+// noise; if it is a draft, the row after that draft is the sequence's next row, and so on ("coupled" verification,
+// docs/design.md section 5, law 4). So drafts change no byte, whatever the sampler; and the rows of one sequence are
+// drawn one after the other, each with the history and the sampler's state that the one before leaves. Other verifiers
+// (spec/verifier.h) walk the same way, the drafts after the sequence tried one after the other at each row.
 #pragma once
 
 #include <optional>
@@ -25,18 +25,18 @@ namespace ibid {
 
 struct alignas(64) ShareResult {      // what few have stands first
   SearchRow row;                      // of a beam: what may follow it, instead of what is drawn
-  std::optional<Error> failure;       // of the draw behind those that were drawn
+  std::optional<Error> failure;       // of the draw after those that were drawn
   std::vector<TokenRecord> scored;    // the prompt's next tokens, one for each row of RowPurpose::kScore
-  std::vector<TokenRecord> drawn;     // the tokens behind the text: all but the last are drafts that were right
+  std::vector<TokenRecord> drawn;     // the tokens after the sequence: all but the last are drafts that were right
   std::vector<int32_t> accepted;      // those drafts, by their index; their keys and values lie at their positions
-  std::vector<RefusedDraft> refused;  // behind those, where anybody reads them (Proposer::refused)
+  std::vector<RefusedDraft> refused;  // after those, where anybody reads them (Proposer::refused)
   SamplerState state;                 // after the draws
   std::span<const float> hidden;     // of its tokens, [n, C], where anybody wants them; valid until the next step. Of a
                                      // rank its scores, [n_labels]
   int32_t first = 0, first_row = 0;  // its first token's position, and row among the step's tokens
-  std::span<const float> drawn_behind;  // [C], of the row that its last token was drawn from, where anybody wants it
-  bool out_of_memory = false;           // the above is not whole
-  bool is_unsound = false;              // nor here: the model computed no numbers (unsound_row())
+  std::span<const float> drawn_after;  // [C], of the row that its last token was drawn from, where anybody wants it
+  bool out_of_memory = false;          // the above is not whole
+  bool is_unsound = false;             // nor here: the model computed no numbers (unsound_row())
   // A replay's, where it is told what rows say: the answer ends after what was drawn; how its search goes on where its
   // row was the last of its turn, valid until the next step.
   FinishReason told_end = FinishReason::kNone;
@@ -72,9 +72,10 @@ class Runner {
   void draw_from(ToldDraws* told) { told_ = told; }
   // From now on results have what the final norm made of the rows that tokens are drawn from.
   void keep_hidden(bool keep) { keeps_hidden_ = keep; }
-  // From now on results have what is drawn behind refused drafts.
+  // From now on results have what is drawn after refused drafts.
   void keep_refused(bool keep) { keeps_refused_ = keep; }
-  // From now on steps with texts that may be drafted for write these hidden states; null: none. Outlives the runner.
+  // From now on steps with sequences that may be drafted for write these hidden states; null: none. Outlives the
+  // runner.
   void tap(const HiddenStates* taps) { taps_ = taps; }
 
  private:
@@ -86,7 +87,7 @@ class Runner {
   };
   struct Scratch {  // of one thread
     SamplerScratch sampler;
-    std::vector<TokenId> answer;    // with drafts behind it
+    std::vector<TokenId> answer;    // with drafts after it
     std::vector<uint32_t> mask;     // of a row; empty where all may come
     std::vector<Sibling> siblings;  // that a verifier looks at
     std::vector<double> law;        // while it does
@@ -108,7 +109,7 @@ class Runner {
   const Clock& clock_;
   BatchBuilder builder_;
   std::span<const float> logits_;  // [R, V] of this step
-  std::span<const float> hidden_;  // [T, C] of it, behind the final norm; empty if nobody wants them
+  std::span<const float> hidden_;  // [T, C] of it, after the final norm; empty if nobody wants them
   bool keeps_hidden_ = false, keeps_refused_ = false;
   const HiddenStates* taps_ = nullptr;
   TensorView rows_hidden_;  // [R, C] of it; rank 0: not wanted

@@ -23,7 +23,7 @@ int32_t n_missing(const Sequence& s) { return s.n_tokens() - s.n_computed; }
 // The same, of what is not known to be cached.
 int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed, s.n_known); }
 // Before a step has been seen: what is shared is worth four decodes, or so.
-double guessed_seconds(const StepLoad& load) { return 4 + load.n_decode_tokens; }
+double drafted_seconds(const StepLoad& load) { return 4 + load.n_decode_tokens; }
 
 }  // namespace
 
@@ -142,7 +142,7 @@ bool Scheduler::comes_to_new_memory(const Sequence& s) const {
   return !reads_whole_ && new_blocks_.has(s.blocks.empty() ? cache_.pool().front() : s.blocks.back());
 }
 
-// And all that is left of its prompt, behind n_before tokens.
+// And all that is left of its prompt, after n_before tokens.
 StepLoad Scheduler::with_prompt(StepLoad load, const Sequence& s, int32_t n_before) const {
   const int32_t n = n_expected(s);
   load.add_prompt(n_before, n, 1);
@@ -237,7 +237,7 @@ void Scheduler::drop_candidates(Drops drops) {
 
 // Blocks go by order: whom they were wanting for is owed the next ones, and no other is admitted before it. Under
 // pressure that is all of a long queue, which would be gone through for each of its own.
-void Scheduler::drop_behind_the_owed() {
+void Scheduler::drop_after_the_owed() {
   if (first_waiting_ == nullptr || refusal_.sequence != first_waiting_->id) return;
   drop_candidates([this](const Candidate& c) { return c.waits && c.sequence != first_waiting_; });
 }
@@ -255,7 +255,7 @@ void Scheduler::grant_prompts() {
   first_waiting_ = waiting->waits ? waiting->sequence : nullptr;
   const Sequence* oldest = first(in_order)->sequence;
   sort_candidates();
-  drop_behind_the_owed();
+  drop_after_the_owed();
   const bool parts = shares_ && candidates_.size() > 1;
   StepBudget limit = parts ? without_part_of(oldest) : budget_;
   const int32_t n_before = plan_.n_tokens;
@@ -266,7 +266,7 @@ void Scheduler::grant_prompts() {
     if (candidate->sequence == oldest) limit = budget_;
     const int32_t n_granted = plan_.n_tokens;
     grant_prompt(*candidate, limit);
-    if (candidate->sequence == first_waiting_) drop_behind_the_owed();
+    if (candidate->sequence == first_waiting_) drop_after_the_owed();
     // A queue is long: once nothing is left, only who wants one token is asked, and the oldest, for whom some is kept.
     if (plan_.n_tokens == n_granted && !has_looked_through && is_spent(limit)) {
       has_looked_through = true;
@@ -300,7 +300,7 @@ void Scheduler::grant_prompt(const Candidate& candidate, const StepBudget& limit
   grant(s, n_within(limit, s, s.n_computed));
 }
 
-// How many of the tokens behind n_computed fit. A step with decodes has some of prompts, however dear.
+// How many of the tokens after n_computed fit. A step with decodes has some of prompts, however costly.
 int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t n_computed) const {
   const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
   if (reads_whole_) return n < s.n_tokens() - n_computed ? 0 : n;
@@ -398,7 +398,7 @@ void Scheduler::grant_drafts(double spent) {
     if (decode.n_tokens == 1) decodes.add_decode(decode.sequence->n_computed);
   }
   const auto seconds = [this](const StepLoad& of) {
-    return cost_.is_known() ? cost_.seconds(of) : guessed_seconds(of);
+    return cost_.is_known() ? cost_.seconds(of) : drafted_seconds(of);
   };
   const double limit = (load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts) - spent;
   DraftChoice choice(decodes.n_decode_tokens, seconds(decodes));
@@ -420,7 +420,7 @@ void Scheduler::grant_drafts(double spent) {
   for (Share& granted : plan_.shares) reserve_drafts(granted);
 }
 
-// Who has the likeliest draft that is not granted yet; null: all are. They are those of texts that are whole.
+// Who has the likeliest draft that is not granted yet; null: all are. They are those of sequences that are whole.
 Share* Scheduler::likeliest_draft() {
   Share* best = nullptr;
   float most = -1;

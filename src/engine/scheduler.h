@@ -1,5 +1,5 @@
 // Scheduler: hands out a step. Mechanism over sequences; who goes first, how much and at whose cost is the policy's
-// (policy.h), and blocks are the room's (room.h). It never hears of models, text or clocks.
+// (policy.h), and blocks are the room's (room.h). It never hears of models, sequence or clocks.
 //
 // A step goes to, in this order: the next token of each running sequence that needs just one (decodes never wait for a
 // long prompt), but for those that the policy has sit out for the sake of other tenants; prompts, of sequences that run
@@ -106,7 +106,7 @@ class Scheduler {
   std::optional<Candidate> take_next();
   template <typename Drops>
   void drop_candidates(Drops drops);
-  void drop_behind_the_owed();
+  void drop_after_the_owed();
   bool is_spent(const StepBudget& limit) const;
   int32_t n_least(const StepBudget& limit) const;
   StepBudget without_part_of(const Sequence* oldest) const;

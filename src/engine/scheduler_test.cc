@@ -40,7 +40,7 @@ TEST(Scheduler, WhoLosesItsBlocksLosesItsShareOfThePlanToo) {
   Sequence& wants_one = queue.add(4);
   queue.settle(queue.scheduler.plan());
   ASSERT_EQ(queue.scheduler.running().size(), 2u);
-  // The older one wants more tokens than there are blocks for, behind the younger one's next token.
+  // The older one wants more tokens than there are blocks for, after the younger one's next token.
   wants_one.tokens.push_back(TokenId{9});
   wants_many.tokens.resize(16, TokenId{9});
   const StepPlan& plan = queue.scheduler.plan();

@@ -1,5 +1,5 @@
-// SearchGroup: the sequences of one request that searches (sample/search.h). Each is the seat of a beam: its text is
-// the beam's, and it computes one row for each token. When the rows of all beams that run are there, the search says
+// SearchGroup: the sequences of one request that searches (sample/search.h). Each is the seat of a beam: its sequence
+// is the beam's, and it computes one row for each token. When the rows of all beams that run are there, the search says
 // how they go on: the first child of a beam stays in its seat, others fork its blocks into free seats.
 //
 // Rows may come in different steps. Who has its row waits (SequenceState::kParked) outside of queue and running ones,
@@ -20,7 +20,7 @@ namespace ibid {
 
 struct Sequence;
 
-// A search's turn: its next beams; where there are none it is over, and of each seat why its text ended.
+// A search's turn: its next beams; where there are none it is over, and of each seat why its sequence ended.
 struct SearchTurn {
   std::vector<SearchChild> children;
   std::vector<FinishReason> ends;

@@ -1,5 +1,5 @@
-// Searches on the model whose cells say what they hold: what looking at all texts finds, and the same bytes alone, in
-// company, preempted, and on any number of threads. What transformers finds: tests/property/search_test.cc.
+// Searches on the model whose cells say what they hold: what looking at all sequences finds, and the same bytes alone,
+// in company, preempted, and on any number of threads. What transformers finds: tests/property/search_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,7 +24,7 @@ using testing::kFakeEnd;
 
 constexpr int32_t kContext = 64;
 
-// All texts of the allowed tokens that end, or are as long as may be, with the sums of their log-probabilities.
+// All sequences of the allowed tokens that end, or are as long as may be, with the sums of their log-probabilities.
 void each_text(const Request& r, uint64_t hash, std::vector<TokenId>& text, double sum,
                const std::function<void(const std::vector<TokenId>&, double)>& visit) {
   std::vector<float> logits(testing::kFakeVocabSize);
@@ -82,7 +82,7 @@ FoundTexts run_on_fake(const std::vector<Request>& requests, const World& world)
   return answers;
 }
 
-TEST(Search, OfFullWidthFindsTheBestOfAllTexts) {
+TEST(Search, OfFullWidthFindsTheBestOfAllSequences) {
   for (uint64_t id = 1; id <= 60; ++id) {
     Request r;
     r.id = RequestId{id};
@@ -163,7 +163,7 @@ std::vector<Request> mixed_requests() {
   return all;
 }
 
-TEST(Search, TextsAreTheSameAloneInCompanyAndHoweverOftenTheirBlocksAreTaken) {
+TEST(Search, SequencesAreTheSameAloneInCompanyAndHoweverOftenTheirBlocksAreTaken) {
   FoundTexts alone;
   for (const Request& r : mixed_requests()) alone.merge(run_on_fake({r}, {}));
   int n_closed = 0, n_ended = 0;

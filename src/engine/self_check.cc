@@ -1,4 +1,4 @@
-// What holds between two steps, counted anew: references, scopes, and how much of each text is computed.
+// What holds between two steps, counted again: references, scopes, and how much of each sequence is computed.
 #include "base/check.h"
 #include "engine/engine.h"
 

@@ -1,12 +1,12 @@
 // Sequence: one growing list of tokens and how far it is computed. Plain data of the engine's thread; the scheduler
 // decides with it, the batch builder reads it, settle changes it.
 //
-// There are no phases: a prompt that waits, a piece of it, an answer's next token, drafts behind it and a preempted
+// There are no phases: a prompt that waits, a piece of it, an answer's next token, drafts after it and a preempted
 // answer that is computed again are all n_computed < n_wanted.
 //
 //   0          n_published * B        n_computed         n_tokens()        n_wanted()
 //   | shared with the tree | its own, written | to be computed | drafts: slots of a plan alone |
-//   |<----------------------- blocks, with room behind for what the plan computes ----------->|
+//   |<----------------------- blocks, with room after for what the plan computes ----------->|
 #pragma once
 
 #include <algorithm>
@@ -68,13 +68,13 @@ struct alignas(64) Sequence {
   int32_t n_scored = 0;     // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
   ScopeId scope = ScopeId::kNone;
   int32_t n_preemptions = 0;
-  int32_t n_preemptions_passed = 0;       // of n_preemptions, those that the ledger has behind it
+  int32_t n_preemptions_passed = 0;       // of n_preemptions, those that the ledger has after it
   int32_t n_computed_when_preempted = 0;  // the most that it had
 
   SamplerState sampler_state;
   std::optional<Answer> answer;      // there, but in tests of what has none
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
-  Drafts drafts;                     // of the next step; no part of the text
+  Drafts drafts;                     // of the next step; no part of the sequence
   DraftAccount draft_account;        // what they brought so far
   std::shared_ptr<const Sampler> sampler;
 
@@ -102,9 +102,9 @@ struct alignas(64) Sequence {
   }
   bool pools() const { return request->pooling != Pooling::kNone; }
   bool ranks() const { return request->pooling == Pooling::kRank; }
-  // Whether anybody may guess how it goes on.
+  // Whether anybody may draft how it goes on.
   bool may_be_drafted() const { return group == nullptr && !pools() && request->speculation.max_drafts != 0; }
-  // Whether a network that reads what the model makes of texts may be among them.
+  // Whether a network that reads what the model makes of sequences may be among them.
   bool may_be_read() const { return may_be_drafted() && !request->speculation.free_alone; }
   // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
   int32_t n_reusable() const {

@@ -11,7 +11,7 @@
 namespace ibid {
 namespace {
 
-// Asks for what settling the shares behind the i-th will touch: together it is more than a core's nearest caches hold.
+// Asks for what settling the shares after the i-th will touch: together it is more than a core's nearest caches hold.
 void fetch_ahead(const std::vector<Share>& shares, size_t i) {
   constexpr size_t kFar = 12, kNear = 6;  // by then a sequence is there, and says where its tokens are
   if (i + kFar < shares.size()) prefetch(*shares[i + kFar].sequence, kSequenceHead);
@@ -61,7 +61,7 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
 }
 
 // Whose the step's time was: forward passes by tokens, drawing by rows. A piece may compute again what its sequence had
-// before it was preempted, and go on behind that.
+// before it was preempted, and go on after that.
 void Settler::account(const Share& share, const StepTimes& times) {
   Sequence& s = *share.sequence;
   s.ledger().pass(times.begun_at, s.waits_as());
@@ -92,7 +92,7 @@ void Settler::settle(const Share& share, ShareResult& result, double now) {
   score(s, result.scored);
   const bool is_whole = s.n_computed == s.n_tokens();
   if (is_whole) let_followers_go(s);
-  forget_behind_window(s);
+  forget_after_window(s);
   if (!is_whole) return;
   if (s.group != nullptr) {
     take_row(share, result, now);
@@ -129,7 +129,7 @@ void Settler::score(Sequence& s, std::vector<TokenRecord>& scored) {
   }
 }
 
-void Settler::forget_behind_window(Sequence& s) {
+void Settler::forget_after_window(Sequence& s) {
   if (window_ > 0) cache_.release_before(s.n_computed - window_ + 1, s.n_published, s.blocks);
 }
 
@@ -153,13 +153,13 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   grammar::Matcher* matcher = s.request->grammar.get();
   if (matcher != nullptr) matcher->hold(s.choice, s.sampler_state.grammar);
   const bool is_closed = matcher != nullptr && matcher->is_closed(s.sampler_state.grammar);
-  const FinishReason behind_all = is_closed ? FinishReason::kGrammar : result.told_end;
+  const FinishReason after_all = is_closed ? FinishReason::kGrammar : result.told_end;
   for (size_t i = 0; i < result.drawn.size(); ++i) {
     const bool is_last = i + 1 == result.drawn.size();
-    // A draft behind an answer's end is none of it.
+    // A draft after an answer's end is none of it.
     if (i == 0) count_drafts(s, share.n_drafts);
     if (i < result.accepted.size()) count_accepted(s, i);
-    append(s, std::move(result.drawn[i]), now, is_last ? behind_all : FinishReason::kNone);
+    append(s, std::move(result.drawn[i]), now, is_last ? after_all : FinishReason::kNone);
     if (s.state == SequenceState::kFinished) return;
   }
   if (result.failure) return fail(s, *result.failure);
@@ -183,7 +183,7 @@ void Settler::count_accepted(Sequence& s, size_t place) {
   ++s.answer->usage().accepted_tokens;
 }
 
-void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason behind) {
+void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason following) {
   s.tokens.push_back(drawn.chosen.token);
   s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
   ++counts_.generated_tokens;
@@ -193,8 +193,8 @@ void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason 
   const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {
     close(s, reason);
-  } else if (behind != FinishReason::kNone) {
-    end(s, behind);
+  } else if (following != FinishReason::kNone) {
+    end(s, following);
   } else if (!s.may_answer() || s.n_tokens() >= context_len_) {
     end(s, FinishReason::kLength);
   }

@@ -71,10 +71,10 @@ class Settler {
   void append(const Share& share, ShareResult& result, double now);
   void count_drafts(Sequence& sequence, int32_t n_drafts);
   void count_accepted(Sequence& sequence, size_t place);
-  // `behind`: why the answer ends behind it, where the answer itself does not see it: its grammar allows nothing more,
+  // `after`: why the answer ends after it, where the answer itself does not see it: its grammar allows nothing more,
   // or a record says so.
-  void append(Sequence& sequence, TokenRecord&& drawn, double now, FinishReason behind);
-  void forget_behind_window(Sequence& sequence);
+  void append(Sequence& sequence, TokenRecord&& drawn, double now, FinishReason following);
+  void forget_after_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   // settle_search.cc
   void add_context(const Share& share, const ShareResult& result);

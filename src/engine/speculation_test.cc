@@ -18,10 +18,10 @@ using testing::ExpectedAnswer;
 using testing::FakeModel;
 using testing::TimedEngine;
 
-// Says the same token for ever, each as likely behind the one before it; a timed model always draws 1.
-class Guessing final : public Proposer {
+// Says the same token for ever, each as likely after the one before it; a timed model always draws 1.
+class FixedDrafts final : public Proposer {
  public:
-  Guessing(TokenId token, float likely) : token_(token), likely_(likely) {}
+  FixedDrafts(TokenId token, float likely) : token_(token), likely_(likely) {}
   void propose(const ProposalInput& input, Drafts& drafts) override {
     float likely = 1;
     for (int32_t i = 0; i < input.max_drafts; ++i) drafts.add(token_, i - 1, likely *= likely_);
@@ -54,7 +54,7 @@ constexpr Text kTexts[] = {
      [](int32_t i) { return testing::mix(5, uint64_t(i)) % 9 == 0 ? 40 : i % 17 + 1; }},
 };
 
-// What a text says next is drawn with probability .99 at temperature .7, and with .86 at 1.
+// What a sequence says next is drawn with probability .99 at temperature .7, and with .86 at 1.
 constexpr float kPeak = 6;
 
 double seconds_of(const Text& text, int32_t n_streams, int32_t max_drafts, EngineStats* stats = nullptr,
@@ -70,7 +70,7 @@ double seconds_of(const Text& text, int32_t n_streams, int32_t max_drafts, Engin
   return t.clock.now();
 }
 
-// Row S27, on a virtual clock: a sweep of texts, loads and temperatures.
+// Row S27, on a virtual clock: a sweep of sequences, loads and temperatures.
 TEST(Speculation, IsNeverSlowerThanNone) {
   for (const Text& text : kTexts) {
     for (const int32_t n_streams : {1, 2, 4, 8, 16, 32}) {
@@ -95,7 +95,7 @@ TEST(Speculation, ManyStreamsHaveFewerDraftsAndThenNone) {
   double before = 1e9;
   for (const int32_t n_streams : {1, 3, 32}) {
     TimedEngine t(speculating());
-    t.engine->speculate(std::make_unique<Guessing>(TokenId{2}, 0.9F), 8);
+    t.engine->speculate(std::make_unique<FixedDrafts>(TokenId{2}, 0.9F), 8);
     for (int32_t i = 0; i < n_streams; ++i) t.submit(20, 60);
     t.drain();
     const double of_stream = static_cast<double>(t.engine->stats().drafted_tokens) / n_streams;
@@ -149,7 +149,7 @@ TEST(Speculation, ARequestHasAsManyDraftsAsItSays) {
   EXPECT_EQ(drafted(60), drafted(8));
 }
 
-// Who reads what the model makes of texts, and remembers of which.
+// Who reads what the model makes of sequences, and remembers of which.
 class Reading final : public Proposer {
  public:
   explicit Reading(std::set<int64_t>& asked, std::set<int64_t>& seen) : asked_(asked), seen_(seen) {}
@@ -165,7 +165,7 @@ class Reading final : public Proposer {
 };
 
 // Beside one that wants all, in the same steps.
-TEST(Speculation, ARequestMayWantTheFreeGuessersAlone) {
+TEST(Speculation, ARequestMayWantTheFreeProposersAlone) {
   for (const bool repeats : {false, true}) {
     std::set<int64_t> asked, seen;
     TimedEngine t(speculating(), {}, 8192, (repeats ? kTexts[1] : kTexts[3]).next);
@@ -230,7 +230,7 @@ struct Heard {
   Usage usage;
 };
 
-// Token i is a letter, so that stops are of several tokens, each spelled in many ways; the end has no text.
+// Token i is a letter, so that stops are of several tokens, each spelled in many ways; the end has no sequence.
 std::string letter(TokenId token) {
   return token == testing::kFakeEnd ? "" : std::string(1, static_cast<char>('a' + raw(token) % 5));
 }
@@ -240,7 +240,7 @@ std::shared_ptr<const Tokenizer> letters() {
   return std::make_shared<const SpelledTokens>(std::move(tokens));
 }
 
-// The answer as its stops cut it, and its text.
+// The answer as its stops cut it, and its sequence.
 std::string cut_at_stop(const Request& request, ExpectedAnswer& answer) {
   std::string text;
   for (size_t i = 0; i < answer.tokens.size(); ++i) {
@@ -289,7 +289,7 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
       EXPECT_LE(s->n_computed, s->n_tokens() - 1 + (s->n_answered() == 0));
     }
     engine->self_check();
-    // A draft may be the end; what was drawn behind it is nothing.
+    // A draft may be the end; what was drawn after it is nothing.
     const bool ends_with_draft = stats.accepted_tokens > static_cast<int64_t>(heard.tokens.size()) - n_draws;
     EXPECT_EQ(stats.accepted_tokens, static_cast<int64_t>(heard.tokens.size()) - n_draws + ends_with_draft);
     const bool has_end = heard.reason == FinishReason::kEos || heard.reason == FinishReason::kStop;
@@ -384,7 +384,7 @@ TEST(Speculation, AChoiceThatEndedIsForgottenAtOnce) {
   EXPECT_GT(n_parts, 2) << "all ended at once";
 }
 
-// An engine that guesses from the text itself and from what its tenants were answered, or from neither.
+// An engine that drafts from the sequence itself and from what its tenants were answered, or from neither.
 struct KeepingEngine : TimedEngine {
   explicit KeepingEngine(const Text& text, bool keeps = true, EngineOptions options = speculating())
       : TimedEngine(options, {}, 8192, text.next) {
@@ -413,7 +413,7 @@ TEST(Speculation, WhatWasAnsweredBeforeIsSaidInFewerSteps) {
   EXPECT_LT(t.answer(t.request_of("a")), 2 * first / 3);
 }
 
-// Those who were cut short, wrote for a search or wanted no guesses leave nothing behind.
+// Those who were cut short, wrote for a search or wanted no drafts leave nothing behind.
 TEST(Speculation, KeepsAnswersThatEndedAlone) {
   KeepingEngine t(kTexts[3]);
   const int64_t first = t.answer(t.request_of("a"));
@@ -447,7 +447,7 @@ TEST(Speculation, WhatOneTenantWasAnsweredChangesNothingForAnother) {
   EXPECT_EQ(of_b(true), of_b(false));
 }
 
-// Row S27 with them: texts that repeat what was answered before, and texts that do not.
+// Row S27 with them: sequences that repeat what was answered before, and sequences that do not.
 TEST(Speculation, KeepingAnswersIsNeverSlowerThanNone) {
   for (const Text& text : kTexts) {
     for (const int32_t n_streams : {1, 4, 16}) {

@@ -125,7 +125,7 @@ std::unique_ptr<Proposer> wrong_model(TimedEngine& t, Stream& stream) {
   return DraftModel::create(std::move(model), stream, options, t.clock).value();
 }
 
-// Whatever is believed of drafts, a text loses what its account lends and the rest of a step.
+// Whatever is believed of drafts, a sequence loses what its account lends and the rest of a step.
 TEST(Gain, IsNeverALossOfMoreThanAnAccountLends) {
   for (const int32_t n_texts : {1, 4}) {
     for (const int32_t n : {32, 128, 512}) {
@@ -139,7 +139,7 @@ TEST(Gain, IsNeverALossOfMoreThanAnAccountLends) {
   }
 }
 
-TEST(Gain, ComesAlsoToTextsThatWereInDebt) {
+TEST(Gain, ComesAlsoToSequencesThatWereInDebt) {
   const double plain = seconds_with(nullptr, 512, 1);
   const double best = seconds_with(boaster<0>, 512, 1), late = seconds_with(boaster<264>, 512, 1);
   EXPECT_LT(best, plain / 2);

@@ -9,12 +9,13 @@ namespace {
 // What each part costs beside a prompt token, where nothing is known: a step as much as a few tokens, an attention that
 // reads some hundred positions as much as a token's products. Dense models on CPUs were measured near it, and it is
 // gone after some ten steps.
-constexpr double kGuess[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 1.0 / 1500, 0.5, 0.1};
-constexpr double kGuessWeight = 0.01;  // in steps
-constexpr double kKept = 0.98;         // of what is known, a step: some fifty steps are remembered
+constexpr double kEstimate[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 1.0 / 1500, 0.5, 0.1};
+constexpr double kEstimateWeight = 0.01;  // in steps
+constexpr double kKept = 0.98;            // of what is known, a step: some fifty steps are remembered
 constexpr int kSweeps = 12;
 constexpr size_t kDecodeReads = 4, kDraftReads = 5;
-// As long as nothing is known of what drafts read, of a decode's reading; and what is known, in weights of the guess.
+// As long as nothing is known of what drafts read, of a decode's reading; and what is known, in weights of the
+// estimate.
 constexpr double kSharedRead = 0.1, kEnoughSeen = 4;
 constexpr int64_t kUntold = 16;  // steps of a process whose errors are not counted: pages of weights come in
 constexpr int64_t kEachErrors = 16;
@@ -31,7 +32,7 @@ StepCost::Parts StepCost::parts_of(const StepLoad& w) {
                       static_cast<double>(w.n_rows),
                       static_cast<double>(w.n_new_positions)};
   Parts parts;
-  for (size_t i = 0; i < kParts; ++i) parts[i] = n[i] * kGuess[i];
+  for (size_t i = 0; i < kParts; ++i) parts[i] = n[i] * kEstimate[i];
   return parts;
 }
 
@@ -48,8 +49,8 @@ double StepCost::seconds(const StepLoad& load) const { return factor_ * without_
 double StepCost::of_drafts(const StepLoad& without, const StepLoad& with) const {
   const double more = seconds(with) - seconds(without);
   if (knows_draft_reads_) return more;
-  const double each = kGuess[kDraftReads] * costs_[kDraftReads];
-  const double shared = kSharedRead * kGuess[kDecodeReads] * costs_[kDecodeReads];
+  const double each = kEstimate[kDraftReads] * costs_[kDraftReads];
+  const double shared = kSharedRead * kEstimate[kDecodeReads] * costs_[kDecodeReads];
   return more - factor_ * std::max(0.0, each - shared) * static_cast<double>(with.draft_reads - without.draft_reads);
 }
 
@@ -108,12 +109,12 @@ void StepCost::fit() {
       values += seen.values[i], all.values[i] += seen.values[i];
     }
   }
-  const double unit = values / products;  // what one would be, were the guess right
+  const double unit = values / products;  // what one would be, were the estimate right
   if (n_seen_ == 1) costs_.fill(unit);
   for (size_t i = 0; i < kParts; ++i) {
-    if (i == kDraftReads) knows_draft_reads_ = all.products[i][i] > kEnoughSeen * kGuessWeight / (unit * unit);
-    all.products[i][i] += kGuessWeight / (unit * unit);
-    all.values[i] += kGuessWeight / unit;
+    if (i == kDraftReads) knows_draft_reads_ = all.products[i][i] > kEnoughSeen * kEstimateWeight / (unit * unit);
+    all.products[i][i] += kEstimateWeight / (unit * unit);
+    all.values[i] += kEstimateWeight / unit;
   }
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     for (size_t i = 0; i < kParts; ++i) {

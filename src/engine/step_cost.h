@@ -6,12 +6,12 @@
 // rows of logits, memory that is written for the first time. Costs are fitted by least squares of relative errors,
 // forgetting older steps, each kind of step (prompts alone, decodes alone, both) for itself: a night of decodes does
 // not make it forget what a prompt costs. A step that took far longer than it should have (a stalled machine) weighs by
-// the inverse square of its time, that is next to nothing. Until steps have told the parts apart, a guess of their
+// the inverse square of its time, that is next to nothing. Until steps have told the parts apart, a estimate of their
 // proportions stands in, scaled to what was seen. What is shared by all parts at the moment, a machine that others use
 // too, is one factor: the median of the last few steps' times over their predictions.
 //
 // Method: normal equations with exponential forgetting (Ljung, System Identification, 11.2) and ridge towards the
-// guess, solved under c >= 0 by cyclic coordinate descent from the last solution (Franc, Hlavac, Navara, Sequential
+// estimate, solved under c >= 0 by cyclic coordinate descent from the last solution (Franc, Hlavac, Navara, Sequential
 // coordinate-wise algorithm for the non-negative least squares problem, 2005).
 #pragma once
 
@@ -28,10 +28,10 @@ class StepCost {
   // False until a step has been seen: then nothing is predicted.
   bool is_known() const { return n_seen_ > 0; }
   double seconds(const StepLoad& load) const;
-  // What drafts make a step longer by. Rows of one text share what they read, and who drafts nothing learns nothing: so
-  // what they read costs a part of what the text's own token reads, at most, until steps have told.
+  // What drafts make a step longer by. Rows of one sequence share what they read, and who drafts nothing learns
+  // nothing: so what they read costs a part of what the sequence's own token reads, at most, until steps have told.
   double of_drafts(const StepLoad& without, const StepLoad& with) const;
-  // How many of n_tokens of a prompt, behind n_before others, can join `load` without its time passing `limit` seconds.
+  // How many of n_tokens of a prompt, after n_before others, can join `load` without its time passing `limit` seconds.
   // All but the first n_rowless of them give rows of logits; is_new: their blocks are new memory.
   int32_t n_within(double limit, const StepLoad& load, int32_t n_before, int32_t n_tokens, int32_t n_rowless,
                    bool is_new = false) const;

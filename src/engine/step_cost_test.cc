@@ -44,7 +44,7 @@ TEST(StepCost, KnowsNothingAtFirstAndFindsThePartsOfALinearCost) {
   for (int i = 0; i < 100; ++i) EXPECT_LT(error_at(cost, random.load()), 0.05);
 }
 
-TEST(StepCost, TenStepsAreEnoughForAGuessWithinAThird) {
+TEST(StepCost, TenStepsAreEnoughForAnEstimateWithinAThird) {
   StepCost cost;
   cost.observe(load_of(40, 0, 0, 0), truth(load_of(40, 0, 0, 0)));
   for (int i = 0; i < 9; ++i) cost.observe(load_of(0, 0, 1, 40 + i), truth(load_of(0, 0, 1, 40 + i)));
@@ -52,9 +52,9 @@ TEST(StepCost, TenStepsAreEnoughForAGuessWithinAThird) {
   EXPECT_LT(error_at(cost, load_of(0, 0, 8, 50)), 0.34);
 }
 
-// It reads what its text's other row reads: before any was seen it is not thought as dear as that row, else behind a
-// long text none would ever be tried; and then it costs what it was seen to.
-TEST(StepCost, ADraftBehindALongTextIsNotPricedAsATextOfItsOwn) {
+// It reads what its sequence's other row reads: before any was seen it is not thought as costly as that row, else after
+// a long sequence none would ever be tried; and then it costs what it was seen to.
+TEST(StepCost, ADraftAfterALongSequenceIsNotPricedAsASequenceOfItsOwn) {
   StepCost cost;
   const auto load = [](int32_t n_before, int32_t n_drafts) {
     StepLoad of = load_of(0, 0, 1, n_before);
@@ -72,7 +72,7 @@ TEST(StepCost, ADraftBehindALongTextIsNotPricedAsATextOfItsOwn) {
   EXPECT_NEAR(price(6080), 1.5e-3, 0.3e-3);
 }
 
-// Before that they are tried: at a part of what the text's own token reads.
+// Before that they are tried: at a part of what the sequence's own token reads.
 TEST(StepCost, WhatDraftsReadIsHopedToBeSharedUntilStepsHaveTold) {
   for (const double each : {1.5e-3, 12e-3}) {
     StepCost cost;
@@ -95,20 +95,20 @@ TEST(StepCost, WhatDraftsReadIsHopedToBeSharedUntilStepsHaveTold) {
 }
 
 TEST(StepCost, AnEveningOfDecodesDoesNotMakeItForgetPrompts) {
-  // Far from what it guesses where it knows nothing.
-  const auto dear = [](const StepLoad& load) { return truth(load) + 2e-3 * load.n_prompt_tokens; };
+  // Far from what it estimates where it knows nothing.
+  const auto costly = [](const StepLoad& load) { return truth(load) + 2e-3 * load.n_prompt_tokens; };
   StepCost cost;
   Random random;
   for (int i = 0; i < 200; ++i) {
     const StepLoad load = random.load();
-    cost.observe(load, dear(load));
+    cost.observe(load, costly(load));
   }
   for (int i = 0; i < 20000; ++i) {
     const StepLoad load = load_of(0, 0, 1 + i % 8, 100 + i % 900);
-    cost.observe(load, dear(load));
+    cost.observe(load, costly(load));
   }
   const StepLoad prompt = load_of(200, 1000, 4, 500);
-  EXPECT_NEAR(cost.seconds(prompt) / dear(prompt), 1, 0.1);
+  EXPECT_NEAR(cost.seconds(prompt) / costly(prompt), 1, 0.1);
 }
 
 TEST(StepCost, AStalledStepTeachesNothing) {

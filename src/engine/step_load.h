@@ -12,15 +12,15 @@ struct StepLoad {
   int32_t n_rows = 0;           // of logits
   int64_t prompt_reads = 0;     // positions that their attention reads, summed over tokens
   int64_t decode_reads = 0;
-  // Of drafts: what they read is read for their text's other rows anyway, so that it costs less. Behind a long text
-  // that is most of what a draft would be thought to cost.
+  // Of drafts: what they read is read for their sequence's other rows anyway, so that it costs less. After a long
+  // sequence that is most of what a draft would be thought to cost.
   int64_t draft_reads = 0;
   // Positions of blocks that nobody has written yet: the system gives memory as it is first written, and in a virtual
   // machine that was measured to cost as much as a third of a prompt.
   int32_t n_new_positions = 0;
 
   bool empty() const { return n_prompt_tokens + n_decode_tokens == 0; }
-  // n_tokens that follow each other behind n_before others of their sequence; the last n_rows give logits.
+  // n_tokens that follow each other after n_before others of their sequence; the last n_rows give logits.
   void add_prompt(int64_t n_before, int32_t n_tokens, int32_t n_rows_of_it) {
     n_prompt_tokens += n_tokens;
     prompt_reads += n_tokens * n_before + int64_t{n_tokens} * (n_tokens + 1) / 2;

@@ -42,7 +42,7 @@ void list_rows(StepPlan& plan) {
       plan.rows.push_back({static_cast<int32_t>(i), 0, RowPurpose::kRank});
       continue;
     }
-    const int32_t last = share.sequence->n_tokens() - share.sequence->n_computed - 1;  // of the text
+    const int32_t last = share.sequence->n_tokens() - share.sequence->n_computed - 1;  // of the sequence
     for (int32_t token = share.n_tokens - share.n_rows; token < share.n_tokens; ++token) {
       const RowPurpose purpose = token > last    ? RowPurpose::kVerify
                                  : token == last ? RowPurpose::kDraw

@@ -12,7 +12,7 @@ namespace ibid {
 
 struct Sequence;
 
-// `sequence` computes its tokens from n_computed on and, behind its last one, the first n_drafts of its drafts:
+// `sequence` computes its tokens from n_computed on and, after its last one, the first n_drafts of its drafts:
 // n_tokens in all, of which the last n_rows give logits. So many positions are writable in its block table.
 struct Share {
   Sequence* sequence = nullptr;
@@ -25,15 +25,15 @@ struct Share {
 
 enum class RowPurpose : uint8_t {
   kScore,   // how likely was the prompt's next token?
-  kDraw,    // the text's next token
-  kVerify,  // the token behind a draft, if the draft is what is drawn before it
-  kRank,    // an encoder's scores, of a text's first token
+  kDraw,    // the sequence's next token
+  kVerify,  // the token after a draft, if the draft is what is drawn before it
+  kRank,    // an encoder's scores, of a sequence's first token
 };
 
 // One row of logits. The rows of a share stand together, in the order of its tokens.
 struct Row {
   int32_t share = 0;
-  int32_t token = 0;  // of the share's tokens, the one that the row stands behind
+  int32_t token = 0;  // of the share's tokens, the one that the row stands after
   RowPurpose purpose = RowPurpose::kDraw;
   bool operator==(const Row&) const = default;
 };

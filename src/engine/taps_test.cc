@@ -1,6 +1,6 @@
-// What a proposer that taps layers is told: of each token that a text has and that was computed, once it is known what
-// follows, the states of those very layers, whatever was drafted, refused, cut or preempted. And nothing where nobody
-// may be drafted for.
+// What a proposer that taps layers is told: of each token that a sequence has and that was computed, once it is known
+// what follows, the states of those very layers, whatever was drafted, refused, cut or preempted. And nothing where
+// nobody may be drafted for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 using testing::LoadedModel;
 
 struct Told {
-  std::map<int64_t, std::map<int32_t, std::vector<float>>> states;  // by text, by position
+  std::map<int64_t, std::map<int32_t, std::vector<float>>> states;  // by sequence, by position
   std::map<int64_t, std::vector<TokenId>> texts;                    // the longest that was seen of each
   int n_twice = 0;
   std::set<int32_t> n_running;
@@ -94,7 +94,7 @@ class Taps : public ::testing::TestWithParam<bool> {
     Request r;
     r.id = RequestId{i + 1};
     for (uint64_t t = 0; t < 20 + 15 * i; ++t) r.prompt.push_back(TokenId{static_cast<int32_t>(t % (5 + i))});
-    r.cache_salt = std::to_string(i);  // no text finds another's beginning
+    r.cache_salt = std::to_string(i);  // no sequence finds another's beginning
     r.max_tokens = 40;
     r.sampling = {.temperature = i % 2 == 0 ? 0 : 0.7F, .ignore_eos = true};
     r.sampling.seed = i;
@@ -107,7 +107,7 @@ class Taps : public ::testing::TestWithParam<bool> {
       if (preempts && step % 11 == 10) engine_->preempt(RequestId{1 + static_cast<uint64_t>(step) % 5});
     }
   }
-  // Of each text all positions from `begin` on, the last one's pair with the token that ended it aside.
+  // Of each sequence all positions from `begin` on, the last one's pair with the token that ended it aside.
   void hold(int32_t begin) {
     const auto C = static_cast<size_t>(m_.model->config().width);
     for (const auto& [sequence, text] : told_.texts) {
@@ -133,7 +133,7 @@ class Taps : public ::testing::TestWithParam<bool> {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_P(Taps, AreThoseOfTheTokensThatTextsHave) {
+TEST_P(Taps, AreThoseOfTheTokensThatSequencesHave) {
   for (uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(engine_->submit(request(i)).ok());
   run(/*preempts=*/true);
   EXPECT_GT(engine_->stats().accepted_tokens, 15);
@@ -167,7 +167,7 @@ TEST_P(Taps, AreNotAskedForWhereNobodyMayBeDraftedFor) {
   ASSERT_TRUE(engine_->submit(std::move(r)).ok());
   run(false);
   EXPECT_TRUE(told_.states.empty());
-  // Contrastive search reads the last of these states too, beside a text that is drafted for.
+  // Contrastive search reads the last of these states too, beside a sequence that is drafted for.
   Request searches = request(1);
   searches.search = {.kind = SearchKind::kContrastive, .width = 3, .alpha = 0.4F};
   searches.sampling = {};

@@ -4,7 +4,8 @@
 
 namespace ibid {
 
-// Of the tokens that are the text's now, drafts that were right among them, wherever in the step they were computed.
+// Of the tokens that are the sequence's now, drafts that were right among them, wherever in the step they were
+// computed.
 void Engine::show_taps(const StepPlan& plan, const StepResult& result) {
   if (!proposer_ || proposer_->taps() == nullptr) return;
   for (size_t i = 0; i < plan.shares.size(); ++i) {
@@ -31,7 +32,7 @@ void Engine::show_hidden(const StepPlan& plan, const StepResult& result) {
   if (!proposer_ || !proposer_->reads_hidden()) return;
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     const Sequence& s = *plan.shares[i].sequence;
-    const std::span<const float> hidden = result.shares[i].drawn_behind;
+    const std::span<const float> hidden = result.shares[i].drawn_after;
     if (!hidden.empty() && s.state == SequenceState::kRunning && s.may_be_read())
       proposer_->saw(raw(s.id), s.n_tokens(), hidden);
   }

@@ -1,6 +1,6 @@
-// What drawing a text's next tokens from a step with drafts may go wrong in, each alone: the row, the draft, the
-// sampler's state, its history, the keys behind, and the places of a tree. Answers must be those of the sampler and the
-// tokens alone, and the fake's attention may read nothing but the text's own cells.
+// What drawing a sequence's next tokens from a step with drafts may go wrong in, each alone: the row, the draft, the
+// sampler's state, its history, the keys after, and the places of a tree. Answers must be those of the sampler and the
+// tokens alone, and the fake's attention may read nothing but the sequence's own cells.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -46,7 +46,7 @@ class Knowing final : public Proposer {
   std::vector<std::vector<TokenId>> answers_;
 };
 
-// Beside what the fake's attention sees: a draft stands as far behind the text as it has ancestors.
+// Beside what the fake's attention sees: a draft stands as far behind the sequence as it has ancestors.
 class Depths final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return fake.facts(); }
@@ -86,7 +86,7 @@ struct Ran {
   int64_t n_misplaced = 0;
 };
 
-// All in one engine with so many blocks; `after` looks at it behind each step.
+// All in one engine with so many blocks; `after` looks at it after each step.
 Ran run(const std::vector<Request>& all, int32_t k, size_t wrong_each, bool is_tree, int32_t n_blocks = kPlenty,
         const std::function<void(const Engine&)>& after = {}) {
   ThreadTeam team(2);
@@ -142,7 +142,7 @@ TEST(Verification, ASamplerSeesTheDraftsBeforeIt) {
   EXPECT_EQ(ran.stats.accepted_tokens, ran.stats.drafted_tokens);
 }
 
-TEST(Verification, ARefusedDraftsKeysAreNoTokensOfTheText) {
+TEST(Verification, ARefusedDraftsKeysAreNoTokensOfTheSequence) {
   const auto after = [](const Engine& engine) {
     for (uint64_t id = 1; id <= 4; ++id) {
       const Sequence* s = engine.find(RequestId{id}, 0);
@@ -154,7 +154,7 @@ TEST(Verification, ARefusedDraftsKeysAreNoTokensOfTheText) {
     run(requests({.temperature = 0.8F}), 5, wrong_each, kChain, kPlenty, after);
 }
 
-TEST(Verification, AcceptedDraftsOfATreeAreMovedToWhereTheirTextIs) {
+TEST(Verification, AcceptedDraftsOfATreeAreMovedToWhereTheirSequenceIs) {
   const Ran ran = run(requests({.temperature = 0.8F}), 8, kNever, kTree);
   EXPECT_GT(ran.stats.accepted_tokens, 100);
 }
@@ -165,7 +165,7 @@ TEST(Verification, ADraftOfATreeStandsAtItsDepth) {
 
 // ---- drafts and room -----------------------------------------------------------------------------------------------
 
-// The older text is short and would like blocks for its drafts, which the younger one holds until it ends. Without
+// The older sequence is short and would like blocks for its drafts, which the younger one holds until it ends. Without
 // drafts there is room for both.
 TEST(Verification, DraftsTakeBlocksFromNobody) {
   std::vector<Request> all = requests({.temperature = 0.8F}, 2);
@@ -180,8 +180,8 @@ TEST(Verification, DraftsTakeBlocksFromNobody) {
   EXPECT_GT(ran.stats.accepted_tokens, 10);
 }
 
-// Whoever loses its blocks loses its drafts too: what the text is then, nobody has guessed.
-TEST(Verification, DraftsOfAPreemptedTextAreDropped) {
+// Whoever loses its blocks loses its drafts too: what the sequence is then, nobody has drafted.
+TEST(Verification, DraftsOfAPreemptedSequenceAreDropped) {
   int64_t n_held = 0;
   const auto after = [&](const Engine& engine) {
     for (uint64_t id = 1; id <= 4; ++id) {

@@ -23,7 +23,7 @@ class WaitingQueue {
     for (size_t i = items_.size(); i-- > 0 && visit(items_[i]);) {
     }
   }
-  // Of those that hold blocks the one that goes last, if it is behind `keep` (null: any); null if there is none.
+  // Of those that hold blocks the one that goes last, if it is after `keep` (null: any); null if there is none.
   Sequence* last_holder(const Sequence* keep) const;
   // The same of all but this one.
   Sequence* last_other_holder(const Sequence& sequence) const;

@@ -1,5 +1,5 @@
-// The target that guesses for itself over a part of its texts: what it reads, what it leaves behind, what it takes from
-// whom, what it costs. That it changes no byte of a real model is held by tests/property.
+// The target that drafts for itself over a part of its sequences: what it reads, what it leaves behind, what it takes
+// from whom, what it costs. That it changes no byte of a real model is held by tests/property.
 #include "spec/window_proposer.h"
 
 #include <gtest/gtest.h>
@@ -18,10 +18,10 @@ using testing::kFakeEnd;
 
 constexpr int32_t kContext = 320, kLen = 8;
 
-// The target, contrary behind some positions of its views.
-class Guessing final : public ForwardPass {
+// The target, contrary after some positions of its views.
+class FixedDrafts final : public ForwardPass {
  public:
-  explicit Guessing(int32_t wrong_one_in) : wrong_one_in_(wrong_one_in) {}
+  explicit FixedDrafts(int32_t wrong_one_in) : wrong_one_in_(wrong_one_in) {}
   const ModelFacts& facts() const override { return fake.facts(); }
   void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
            const HiddenStates& hidden) override {
@@ -49,14 +49,14 @@ Request request(uint64_t id, int32_t n_prompt, int32_t n_answer = 40) {
   return r;
 }
 
-// An engine whose model guesses over the first 16 tokens and the last 32.
-struct Guessed {
+// An engine whose model drafts over the first 16 tokens and the last 32.
+struct Drafted {
   // Who proposes before the view does, and who looks at what came of it; null: nobody.
-  explicit Guessed(EngineOptions options = {}, int32_t wrong_one_in = 0, int32_t k = 4, bool always = true,
-                   std::unique_ptr<Proposer> before = nullptr, std::unique_ptr<Proposer> behind = nullptr) {
+  explicit Drafted(EngineOptions options = {}, int32_t wrong_one_in = 0, int32_t k = 4, bool always = true,
+                   std::unique_ptr<Proposer> before = nullptr, std::unique_ptr<Proposer> following = nullptr) {
     options.block_len = kLen;
     options.max_rows = 64;
-    auto model = std::make_unique<Guessing>(wrong_one_in);
+    auto model = std::make_unique<FixedDrafts>(wrong_one_in);
     fake = &model->fake;
     engine = Engine::create(std::move(model), nullptr, stream, options, steady_clock()).value();
     if (k == 0) return;
@@ -67,7 +67,7 @@ struct Guessed {
     std::vector<std::unique_ptr<Proposer>> all;
     if (before != nullptr) all.push_back(std::move(before));
     all.push_back(*std::move(made));
-    if (behind != nullptr) all.push_back(std::move(behind));
+    if (following != nullptr) all.push_back(std::move(following));
     engine->speculate(std::make_unique<ProposerChain>(std::move(all)), k);
   }
   // Until nothing is left to do; what `between` does stands before each step.
@@ -103,7 +103,7 @@ struct Guessed {
 };
 
 TEST(WindowProposer, ReadsTheSinkAndTheWindowAtTheirTruePositions) {
-  Guessed g({}, 5);
+  Drafted g({}, 5);
   const std::vector<Request> all = {request(1, 200), request(2, 77), request(3, 49), request(4, 20)};
   for (const Request& r : all) g.submit(r);
   g.drain();
@@ -117,7 +117,8 @@ TEST(WindowProposer, ReadsTheSinkAndTheWindowAtTheirTruePositions) {
       const int32_t end = seen.back() + 1;
       const auto n_seen = static_cast<int32_t>(seen.size());
       n_partial += n_seen < end;
-      // All of a text that is no longer; else the sink, and of what lies before the drafts the window, by whole blocks.
+      // All of a sequence that is no longer; else the sink, and of what lies before the drafts the window, by whole
+      // blocks.
       if (end <= 48) {
         EXPECT_EQ(n_seen, end);
       }
@@ -131,9 +132,9 @@ TEST(WindowProposer, ReadsTheSinkAndTheWindowAtTheirTruePositions) {
   EXPECT_GT(n_partial, 50);
 }
 
-// Neither what the text's next step reads, nor another choice, nor who finds the text's blocks again, on the device or
-// in the tier below, nor who gets the blocks next: the model itself looks at every cell that it reads.
-TEST(WindowProposer, WhatItComputesIsNeverReadAsText) {
+// Neither what the sequence's next step reads, nor another choice, nor who finds the sequence's blocks again, on the
+// device or in the tier below, nor who gets the blocks next: the model itself looks at every cell that it reads.
+TEST(WindowProposer, WhatItComputesIsNeverReadAsSequence) {
   for (const int32_t wrong_one_in : {0, 2, 5}) {
     EngineOptions options;
     options.max_sequences = 4;
@@ -141,7 +142,7 @@ TEST(WindowProposer, WhatItComputesIsNeverReadAsText) {
     const int64_t block_bytes = KvStore::block_bytes(FakeModel(kContext).facts(), options.kv_dtype, kLen);
     options.kv_bytes = (context_blocks + 9) * block_bytes;
     options.host_bytes = 3 * context_blocks * block_bytes;
-    Guessed g(options, wrong_one_in, 6);
+    Drafted g(options, wrong_one_in, 6);
     std::vector<Request> all;
     for (uint64_t i = 0; i < 12; ++i) {
       all.push_back(request(100 * (i % 3) + i, 50 + 9 * static_cast<int32_t>(i)));
@@ -171,8 +172,8 @@ TEST(WindowProposer, WhatItComputesIsNeverReadAsText) {
   }
 }
 
-// What others say is read by the pass of the first guess; the guesses stay what they were.
-TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndGuessesTheSame) {
+// What others say is read by the pass of the first draft; the drafts stay what they were.
+TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndDraftsTheSame) {
   struct Said {  // of a text of so many tokens
     size_t n_text;
     std::vector<TokenId> drafts;
@@ -191,7 +192,7 @@ TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndGuessesTheSame) {
    private:
     Log& log_;
   };
-  // Knows the answers, and is wrong behind some positions; a tree, of which the first way is read.
+  // Knows the answers, and is wrong after some positions; a tree, of which the first way is read.
   class Knows final : public Proposer {
    public:
     explicit Knows(const std::vector<Request>& all, uint64_t wrong_one_in) : wrong_one_in_(wrong_one_in) {
@@ -215,9 +216,9 @@ TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndGuessesTheSame) {
   const std::vector<Request> all = {request(1, 200), request(2, 77), request(3, 120), request(4, 20)};
   for (const uint64_t wrong_one_in : {1, 3, 1000}) {
     Log alone, beside;
-    Guessed one({}, 5, 8, true, nullptr, std::make_unique<Looker>(alone));
-    Guessed two({}, 5, 8, true, std::make_unique<Knows>(all, wrong_one_in), std::make_unique<Looker>(beside));
-    for (Guessed* g : {&one, &two}) {
+    Drafted one({}, 5, 8, true, nullptr, std::make_unique<Looker>(alone));
+    Drafted two({}, 5, 8, true, std::make_unique<Knows>(all, wrong_one_in), std::make_unique<Looker>(beside));
+    for (Drafted* g : {&one, &two}) {
       for (const Request& r : all) g->submit(r);
       g->drain();
       for (const Request& r : all) g->expect_answer(r);
@@ -233,9 +234,9 @@ TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndGuessesTheSame) {
   }
 }
 
-// A text that is preempted or cancelled between its guesses and its next step leaves none of them either.
-TEST(WindowProposer, CancelledTextsLeaveNothing) {
-  Guessed g({}, 3);
+// A sequence that is preempted or cancelled between its drafts and its next step leaves none of them either.
+TEST(WindowProposer, CancelledSequencesLeaveNothing) {
+  Drafted g({}, 3);
   int32_t n_steps = 0;
   uint64_t n_sent = 0;
   g.drain([&] {
@@ -249,17 +250,17 @@ TEST(WindowProposer, CancelledTextsLeaveNothing) {
   EXPECT_GT(g.engine->stats().drafted_tokens, 100);
 }
 
-// What a step would do without guesses is what it does with guesses that nobody verifies: the same blocks in the same
+// What a step would do without drafts is what it does with drafts that nobody verifies: the same blocks in the same
 // order.
 TEST(WindowProposer, PutsThePoolBackAsItWas) {
   EngineOptions options;
   options.max_sequences = 3;
   options.kv_bytes = 50 * KvStore::block_bytes(FakeModel(kContext).facts(), options.kv_dtype, kLen);
-  Guessed with(options), without(options, 0, 0);
-  for (Guessed* g : {&with, &without}) {
+  Drafted with(options), without(options, 0, 0);
+  for (Drafted* g : {&with, &without}) {
     for (uint64_t i = 1; i < 9; ++i) g->submit(request(i, 30 * static_cast<int32_t>(i)));
   }
-  // It guesses for all that run, and then its guesses are taken from it.
+  // It drafts for all that run, and then its drafts are taken from it.
   class Silent final : public Proposer {
    public:
     explicit Silent(Engine& engine) : seat_(engine.seat()) {}
@@ -295,13 +296,13 @@ TEST(WindowProposer, PutsThePoolBackAsItWas) {
   EXPECT_GT(lender.n_lent, 500);
 }
 
-// Where all that is not in use holds prefixes, it has the rest of the text's own block, and no prefix goes for it.
+// Where all that is not in use holds prefixes, it has the rest of the sequence's own block, and no prefix goes for it.
 TEST(WindowProposer, EvictsNothing) {
   EngineOptions options;
   options.max_sequences = 1;
   const int32_t n_blocks = kContext / kLen + 1;
   options.kv_bytes = n_blocks * KvStore::block_bytes(FakeModel(kContext).facts(), options.kv_dtype, kLen);
-  Guessed g(options);
+  Drafted g(options);
   const std::vector<Request> all = {request(1, 200), request(201, 90, 30), request(401, 70, 90)};
   for (const Request& r : all) {
     g.submit(r);
@@ -335,12 +336,13 @@ TEST(WindowProposer, RefusesWhatItSparesNothing) {
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
-// A model on a virtual clock, whose rows of one text share what they read of it, as they do on real machines.
+// A model on a virtual clock, whose rows of one sequence share what they read of it, as they do on real machines.
 class Sharing final : public ForwardPass {
  public:
   struct Costs {
-    double step = 2e-3, read = 4e-6, row = 0.4e-3;  // seconds: of a step, of a position that a text reads, of a token
-    uint64_t wrong_one_in = 8;                      // positions of views
+    double step = 2e-3, read = 4e-6,
+           row = 0.4e-3;        // seconds: of a step, of a position that a sequence reads, of a token
+    uint64_t wrong_one_in = 8;  // positions of views
   };
   Sharing(ManualClock& clock, const Costs& costs) : clock_(clock), costs_(costs) {
     facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8}},
@@ -370,7 +372,7 @@ class Sharing final : public ForwardPass {
 };
 
 struct Timed {
-  double seconds = 0;  // behind the first token
+  double seconds = 0;  // after the first token
   int64_t n_passes = 0;
   EngineStats stats;
 };
@@ -400,14 +402,14 @@ Timed timed(int32_t n_prompt, int32_t k, const Sharing::Costs& costs = {}) {
   return {clock.now() - first, window == nullptr ? 0 : window->n_passes(), engine->stats()};
 }
 
-TEST(WindowProposer, LeavesShortTextsAlone) {
-  const Timed guessed = timed(200, 4);
-  EXPECT_EQ(guessed.n_passes, 0);
-  EXPECT_EQ(guessed.stats.drafted_tokens, 0);
+TEST(WindowProposer, LeavesShortSequencesAlone) {
+  const Timed drafted = timed(200, 4);
+  EXPECT_EQ(drafted.n_passes, 0);
+  EXPECT_EQ(drafted.stats.drafted_tokens, 0);
 }
 
-// Where a view costs a small part of a step, its guesses pay; where positions cost next to nothing it is not asked.
-TEST(WindowProposer, PaysWhereReadingIsDear) {
+// Where a view costs a small part of a step, its drafts pay; where positions cost next to nothing it is not asked.
+TEST(WindowProposer, PaysWhereReadingIsCostly) {
   EXPECT_LT(timed(7000, 4).seconds / timed(7000, 0).seconds, 0.75);
   const Sharing::Costs of_cheap = {.read = 1e-8, .row = 2e-3};
   const Timed cheap = timed(7000, 4, of_cheap);
@@ -415,12 +417,12 @@ TEST(WindowProposer, PaysWhereReadingIsDear) {
   EXPECT_LT(cheap.n_passes, 30);
 }
 
-// The default model's costs behind 7,600 tokens, and guesses that are right four times in five. Nobody has drafted yet.
-TEST(WindowProposer, IsTriedBehindALongTextBeforeItsPriceIsKnown) {
+// The default model's costs after 7,600 tokens, and drafts that are right four times in five. Nobody has drafted yet.
+TEST(WindowProposer, IsTriedAfterALongSequenceBeforeItsPriceIsKnown) {
   const Sharing::Costs costs = {.step = 6.2e-3, .read = 2.1e-6, .row = 2e-3, .wrong_one_in = 5};
-  const Timed guessed = timed(7600, 8, costs);
-  EXPECT_GT(guessed.stats.drafted_tokens, 100);
-  EXPECT_LT(guessed.seconds / timed(7600, 0, costs).seconds, 0.9);
+  const Timed drafted = timed(7600, 8, costs);
+  EXPECT_GT(drafted.stats.drafted_tokens, 100);
+  EXPECT_LT(drafted.seconds / timed(7600, 0, costs).seconds, 0.9);
 }
 
 }  // namespace

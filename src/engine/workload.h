@@ -16,7 +16,7 @@ struct Arrival {
   int32_t prompt_len = 0;
   int32_t answer_len = 0;
   // Where it is known what prompts share: a number for each part_len tokens of the prompt (the last one may be
-  // shorter). Equal numbers, behind equal numbers, are equal tokens. Empty: the prompt shares nothing.
+  // shorter). Equal numbers, after equal numbers, are equal tokens. Empty: the prompt shares nothing.
   std::vector<int32_t> parts;
 };
 

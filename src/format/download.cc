@@ -204,7 +204,7 @@ class Attempt {
                                "; it was damaged on the way and has been removed",
                            what_.url);
       }
-      keep_sums(what_.path, file, found);  // first: who dies here fetches the file anew
+      keep_sums(what_.path, file, found);  // first: who dies here fetches the file again
     }
     if (std::rename(partial().c_str(), what_.path.c_str()) != 0) return disk_error("rename");
     std::remove(tag_path().c_str());

@@ -1,7 +1,7 @@
 // One file over HTTP to its place: resumed, retried, checked, renamed.
 //
 // While it grows it is PATH.partial, with the server's ETag in PATH.partial.etag: a later call asks for the rest with
-// Range and If-Range, so that a file which changed meanwhile is fetched anew. At the end its size must be what the
+// Range and If-Range, so that a file which changed meanwhile is fetched again. At the end its size must be what the
 // server announced, and its SHA-256 what the server named (X-Linked-Etag, or an ETag of 64 hexadecimal digits, as the
 // Hugging Face hub gives for large files). What came is written down beside it (format/fetched_file.h). The caller
 // holds a lock on the place.

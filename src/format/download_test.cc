@@ -79,7 +79,7 @@ TEST_F(Fetching, ABrokenDownloadGoesOnWhereItStopped) {
   EXPECT_EQ(requests[2].headers.at("range"), "bytes=600000-");
 }
 
-TEST_F(Fetching, ALaterCallGoesOnAndStartsAnewWhereTheFileChanged) {
+TEST_F(Fetching, ALaterCallGoesOnAndStartsAgainWhereTheFileChanged) {
   std::string old_content = body(100'000);
   {
     Server server(breaking(old_content, "\"v1\"", 1000));

@@ -4,7 +4,7 @@
 //   PATH.sha256     64 digits, the file's name, and a comment with its XXH3-128: `sha256sum -c` reads it
 //
 // A file may change afterwards, by whoever writes into it or by what it lies on. `ibid verify` and `ibid pull` read all
-// of it and compare; a start compares the digest that it has anyway (format/model_digest.h), which is computed anew
+// of it and compare; a start compares the digest that it has anyway (format/model_digest.h), which is computed again
 // whenever the file's time or size is another: what changes without changing those is for `ibid verify` to find.
 #pragma once
 

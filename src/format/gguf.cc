@@ -80,7 +80,7 @@ class Reader {
     }
     if (version != 2 && version != 3) {
       return unsupported(file_.path() + ": GGUF version " + std::to_string(version) +
-                             "; versions 2 and 3 are read, convert the model anew",
+                             "; versions 2 and 3 are read, convert the model again",
                          file_.path());
     }
     if (!in_.read(n_tensors_) || !in_.read(n_keys_)) return cut_off("the header");

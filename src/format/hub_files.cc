@@ -27,11 +27,11 @@ bool is_part(std::string_view stem) {
 }
 
 bool has_word(std::string_view stem, std::string_view word) {
-  constexpr std::string_view kBefore = "-._/", kBehind = "-.";
+  constexpr std::string_view kBefore = "-._/", kAfter = "-.";
   for (size_t at = 0; (at = stem.find(word, at)) != std::string_view::npos; ++at) {
     const size_t end = at + word.size();
     const bool begins = at == 0 || kBefore.find(stem[at - 1]) != std::string_view::npos;
-    if (begins && (end == stem.size() || kBehind.find(stem[end]) != std::string_view::npos)) return true;
+    if (begins && (end == stem.size() || kAfter.find(stem[end]) != std::string_view::npos)) return true;
   }
   return false;
 }

@@ -16,7 +16,7 @@ Result<std::vector<std::string>> hub_file_names(std::string_view answer, const s
 std::vector<std::string> gguf_models(std::span<const std::string> names);
 // The one whose name has the tag as a word, in any letter case; of several the shortest. Empty where there is none.
 std::string file_of_tag(std::span<const std::string> names, std::string_view tag);
-// A word behind the colon of hf:user/repo:WORD that names no file.
+// A word after the colon of hf:user/repo:WORD that names no file.
 bool is_tag(std::string_view word);
 
 }  // namespace ibid

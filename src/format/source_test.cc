@@ -77,7 +77,7 @@ TEST_F(Hub, OneFileOfARepository) {
 }
 
 // What came is written down beside it, so that what becomes of it later is found.
-TEST_F(Hub, WhatWasDamagedIsFoundAndFetchedAnew) {
+TEST_F(Hub, WhatWasDamagedIsFoundAndFetchedAgain) {
   files_ = {
       {"config.json", "{\"model_type\": \"llama\"}"}, {"tokenizer.json", "{}"}, {"model.safetensors", weights("a")}};
   const std::string path = fetch_model("hf:user/repo", options()).value(), cache = options().cache;

@@ -14,7 +14,7 @@
 // A view. A step with places reads a part of its texts only: the table holds some of a text's blocks, in their order,
 // and a token reads what stands at the places [0, its own] of that table as others read positions; kv_len is the view's
 // too. Positions stay what rotates queries and keys, and those in the cache have been rotated by theirs. That is how a
-// model guesses for itself over less than it knows (spec/window_proposer.h); what such a step computes is no text's.
+// model drafts for itself over less than it knows (spec/window_proposer.h); what such a step computes is no text's.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct ForwardBatch {
   const int32_t* kv_len = nullptr;       // [S] the largest place among the sequence's tokens of this step, plus one
   const int32_t* block_start = nullptr;  // [S + 1]
   // [block_start[S]] The blocks of sequence s are [block_start[s], block_start[s + 1]), in order of positions, as many
-  // as reach every position that a token of this step reads through them. kNone: never read (behind a sliding window).
+  // as reach every position that a token of this step reads through them. kNone: never read (after a sliding window).
   const BlockId* block_table = nullptr;
   const uint8_t* token_types =
       nullptr;  // [T] of an encoder that reads pairs: which of the two texts; null: all the first

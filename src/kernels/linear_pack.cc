@@ -123,7 +123,7 @@ void pack_halves(const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_b
     }
   }
 }
-// Scales, and mins behind them, of formats that have f16 for every block of 32.
+// Scales, and mins after them, of formats that have f16 for every block of 32.
 template <typename Block>
 void pack_factors(const BlockLayout& l, const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks,
                   std::byte* factors) {
@@ -165,7 +165,7 @@ void pack_plane(const uint64_t* codes, int o, std::byte* plane) {
   for (int v = 0; v < kBits; ++v) std::memcpy(plane + (v * kTileOutputs + o) * 4, &words[v], 4);
 }
 
-// Rows of a tile lie one behind the other and are packed side by side, a block of each in turn: so many strands come
+// Rows of a tile lie one after the other and are packed side by side, a block of each in turn: so many strands come
 // from memory a line at a time. Looked through in order first, they come as fast as memory gives them, and stay near.
 void bring_near(const std::byte* raw, int64_t bytes) {
   constexpr int64_t kLine = 64;

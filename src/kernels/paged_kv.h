@@ -36,7 +36,7 @@ inline constexpr int32_t kMaxHeadLen = 256;
 inline constexpr std::string_view kKvLayout = "K:D.B,B.D";
 
 enum class KvPart : uint8_t { kKey, kValue };
-// Bytes from a block's begin to element d of `head` at `offset` (0..B-1) within the block.
+// Bytes from a block's start to element d of `head` at `offset` (0..B-1) within the block.
 int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_t head, int32_t d);
 
 // One element, by slot (block * B + offset). For references, tests and tools; the kernels read whole tiles.

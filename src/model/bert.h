@@ -1,6 +1,6 @@
 // The shape of BERT (Devlin et al. 2019): an encoder. A text runs whole in one step and each of its tokens sees all of
 // it, so nothing is kept between steps: keys and values of one layer lie in memory of the step, and forward() gets no
-// KV. Positions and token types are learned embeddings; norms stand behind attention and feed-forward, with biases.
+// KV. Positions and token types are learned embeddings; norms stand after attention and feed-forward, with biases.
 //
 // What it gives are hidden states, layer L's as they are, as no norm follows. With a head (a cross-encoder), a row of
 // "logits" is the scores of its token, which is to be a text's first: [n_labels] in its first columns, the others

@@ -32,7 +32,7 @@ struct VocabularyWeights {
 Status load_vocabulary(WeightLoader& loader, const ModelConfig& config, VocabularyWeights& out);
 // tokens -> out[T, C]; and the angles of all RoPEs, t.cos_sin, which attention blocks read.
 void embed_tokens(Pass& p, const VocabularyWeights& w, const TensorView& out);
-// t.h, behind the final norm -> logits, of the rows that are wanted.
+// t.h, after the final norm -> logits, of the rows that are wanted.
 void logits_head(Pass& p, const VocabularyWeights& w);
 
 // Rotary attention over grouped heads.

@@ -50,7 +50,7 @@ TEST_F(RowsThatGoOn, AreAllBeforeTheLastLayer) {
   EXPECT_EQ(p.rows.tokens.size(), all_.size());
 }
 
-TEST_F(RowsThatGoOn, AreTheWantedOnesBehindTheLastAttentionAndSayWhichTokensTheyAre) {
+TEST_F(RowsThatGoOn, AreTheWantedOnesAfterTheLastAttentionAndSayWhichTokensTheyAre) {
   Pass p = pass();
   EXPECT_TRUE(keep_wanted_rows(p, 1));
   EXPECT_EQ(std::vector<int32_t>(p.rows.tokens.begin(), p.rows.tokens.end()), wanted_);

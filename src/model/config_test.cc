@@ -34,7 +34,7 @@ TEST(ModelConfig, ReadsTheSameFromBothContainers) {
   }
 }
 
-TEST(ModelConfig, Qwen2WindowsBeginBehindMaxWindowLayers) {
+TEST(ModelConfig, Qwen2WindowsBeginAfterMaxWindowLayers) {
   ModelFile::Parts parts = folder_parts("qwen2");
   parts.metadata["sliding_window"] = int64_t{32};
   parts.metadata["max_window_layers"] = int64_t{5};

@@ -99,7 +99,7 @@ TEST(DraftPaths, ATreesLogitsAreThoseOfItsPathsForEveryArchitecture) {
       ASSERT_EQ(0, std::memcmp(want.data(), tree.data() + static_cast<size_t>(node) * V, V * sizeof(float)))
           << "node " << node;
     }
-    // The path to node 7 is accepted and moves down to its place; the next token is plain text behind it.
+    // The path to node 7 is accepted and moves down to its place; the next token is plain text after it.
     std::vector<TokenId> all = text;
     std::vector<int32_t> from, to;
     for (const int32_t node : way_to(7)) {

@@ -1,4 +1,4 @@
-// Hidden states that a caller asks for, of layers or behind the final norm, are those that the tap sees where all rows
+// Hidden states that a caller asks for, of layers or after the final norm, are those that the tap sees where all rows
 // go through every layer, whoever else asks for what, and asking changes no logit.
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ Expected expected_of(LoadedModel& m) {
   return out;
 }
 
-TEST(HiddenStates, AreTheResidualStreamBehindEachLayerOfEveryTokenHoweverTheStepsAreCut) {
+TEST(HiddenStates, AreTheResidualStreamAfterEachLayerOfEveryTokenHoweverTheStepsAreCut) {
   for (std::string_view architecture : testing::tiny_architectures()) {
     LoadedModel m(testing::TinyModelOptions{.architecture = architecture});
     const Expected expected = expected_of(m);
@@ -83,7 +83,7 @@ TEST(HiddenStates, AreTheResidualStreamBehindEachLayerOfEveryTokenHoweverTheStep
   }
 }
 
-// Every subset of layers and the final norm, beside few rows: those behind the last layer keep all rows to the end, the
+// Every subset of layers and the final norm, beside few rows: those after the last layer keep all rows to the end, the
 // others do not.
 TEST(HiddenStates, OfAnyLayersDoNotDependOnWhichOthersAreAskedFor) {
   for (std::string_view architecture : {"smollm3", "gemma3"}) {
@@ -109,8 +109,8 @@ TEST(HiddenStates, OfAnyLayersDoNotDependOnWhichOthersAreAskedFor) {
   }
 }
 
-// Of every token, behind the norm that logits are made of, whichever rows of logits and layers are wanted besides.
-TEST(HiddenStates, BehindTheFinalNormAreWhatAllLogitsWouldBeMadeOf) {
+// Of every token, after the norm that logits are made of, whichever rows of logits and layers are wanted also.
+TEST(HiddenStates, AfterTheFinalNormAreWhatAllLogitsWouldBeMadeOf) {
   for (std::string_view architecture : testing::tiny_architectures()) {
     LoadedModel m(testing::TinyModelOptions{.architecture = architecture});
     const std::vector<TokenId> tokens = testing::some_tokens(kTokens, m.model->config().vocab_size);

@@ -12,7 +12,7 @@
 
 namespace ibid {
 
-// What the rows of an activation stand for: row i is token tokens[i] of the batch. All T of them, or behind the last
+// What the rows of an activation stand for: row i is token tokens[i] of the batch. All T of them, or after the last
 // layer's attention those whose logits are wanted.
 struct StepRows {
   const ForwardBatch* batch = nullptr;

@@ -133,7 +133,7 @@ void take(const Buffer& buffer, Stream& s) {
 std::shared_ptr<const PackedFile> packed_file_of(const ModelOptions& options, const ModelDigest& model, Stream& s) {
   Result<PackedFile> packed = PackedFile::open(options.keep_packed_in, model, s);
   if (packed.ok()) return std::make_shared<const PackedFile>(std::move(packed).value());
-  if (packed.error().kind != ErrorKind::kNotFound) log_warn(packed.error().message + " They are made anew.");
+  if (packed.error().kind != ErrorKind::kNotFound) log_warn(packed.error().message + " They are made again.");
   return nullptr;
 }
 
@@ -171,7 +171,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
   if (options.n_layers == 0) TRY(loader.expect_all_read());
   model->copies_ = std::make_shared<const std::vector<std::unique_ptr<float[]>>>(loader.take_copies());
   model->packed_ = packed;
-  if (keeps && loader.n_packed_anew() > 0) {
+  if (keeps && loader.n_packed_again() > 0) {
     const Status kept = loader.prepared().write(options.keep_packed_in, digest, s, [&](double share) {
       if (progress && writes) progress(0.5 + share / 2);
     });

@@ -27,7 +27,7 @@ class NaiveLlama {
     values_.resize(static_cast<size_t>(c_.n_layers));
   }
 
-  // Appends one token to the cache and gives the logits of what follows it. `hidden`: the residual stream behind each
+  // Appends one token to the cache and gives the logits of what follows it. `hidden`: the residual stream after each
   // layer, one Row a layer.
   Row step(TokenId token, std::vector<Row>* hidden = nullptr) {
     const auto C = static_cast<size_t>(c_.width);

@@ -30,14 +30,14 @@ class OneSequence {
   // model and stream outlive it.
   OneSequence(Model& model, Stream& stream, const OneSequenceOptions& options);
 
-  // Computes `tokens` behind those already there, in steps of at most `max_step` tokens (0: what the model allows), and
+  // Computes `tokens` after those already there, in steps of at most `max_step` tokens (0: what the model allows), and
   // gives the logits of every one. CHECKs that they fit; without on_rows no logits are computed.
   void append(std::span<const TokenId> tokens, const OnRows& on_rows, int64_t max_step = 0);
 
   int64_t n_tokens() const { return n_tokens_; }
   int64_t kv_bytes() const { return static_cast<int64_t>(memory_.size()); }
   const std::vector<PagedKv>& kv() const { return kv_; }
-  // Forgets what lies behind the first n tokens.
+  // Forgets what lies after the first n tokens.
   void truncate(int64_t n);
 
  private:

@@ -51,7 +51,7 @@ std::shared_ptr<const ModelFile> notes_model() {
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 
-// Operations (two a multiply-add) of all layers over T tokens behind none: 6 T C^2 for q, k, v, 2 T C^2 for the output,
+// Operations (two a multiply-add) of all layers over T tokens after none: 6 T C^2 for q, k, v, 2 T C^2 for the output,
 // 16 T C^2 for feed-forward, and 4 C for each visible pair, of which causality leaves T (T + 1) / 2 of T^2.
 int64_t products(int64_t T) { return kLayers * (6 + 2 + 16) * T * kC * kC; }
 int64_t attention(int64_t T) { return kLayers * 4 * kC * (T * (T + 1) / 2); }

@@ -14,7 +14,7 @@
 // sections' checksums: whoever has written all of them, or read all of them under a file's identity (device, inode,
 // size, time) and found them right, keeps the header's checksum under it, as model_digest does, and the next start
 // reads the header alone. Of a file just written this holds until the system starts again: nobody waited for the disk.
-// What is torn, flipped, foreign or another user's is not used, and made anew. Checksums find what broke, not what
+// What is torn, flipped, foreign or another user's is not used, and made again. Checksums find what broke, not what
 // somebody made: the folder is its owner's alone (0700), and so is the file (0600).
 //
 // Threads: one at a time; spans may be read from any.

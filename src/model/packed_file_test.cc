@@ -91,7 +91,7 @@ TEST_F(Packed, AreMappedAndNotMadeAgain) {
   // Another time of modification, and every start does.
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::minutes(1));
   EXPECT_EQ(logits(file), plain);
-  EXPECT_TRUE(open(*file).ok()) << "it was made anew";
+  EXPECT_TRUE(open(*file).ok()) << "it was made again";
 }
 
 TEST_F(Packed, OnesThatAreCutShortWhileTheyAreReadAreMadeAgain) {
@@ -134,7 +134,7 @@ void change_unseen(const std::string& path) {
   fs::last_write_time(path, time);
 }
 
-TEST_F(Packed, AreNotReadByTheStartBehindTheOneThatWroteThem) {
+TEST_F(Packed, AreNotReadByTheStartAfterTheOneThatWroteThem) {
   const auto file = model_file();
   logits(file);
   change_unseen(path_of(*file));
@@ -176,7 +176,7 @@ TEST_F(Packed, WrittenBeforeTheSystemLastStartedAreRead) {
   EXPECT_FALSE(open(*file).ok()) << "nothing is known, so it is read";
 }
 
-TEST_F(Packed, ABrokenFileIsRefusedAtEveryByteAndMadeAnew) {
+TEST_F(Packed, ABrokenFileIsRefusedAtEveryByteAndMadeAgain) {
   const auto file = model_file();
   const std::vector<float> plain = logits(file);
   const std::string path = path_of(*file), bytes = read(path);

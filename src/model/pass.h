@@ -17,8 +17,8 @@
 
 namespace ibid {
 
-// Hidden states that a caller wants besides logits: the residual stream behind a layer, or for "layer" L what the final
-// norm makes of it, of every token of the step however few rows of logits are wanted. What drafters that read hidden
+// Hidden states that a caller wants besides logits: the residual stream after a layer, or for "layer" L what the final
+// norm makes of it, of every token of the step however few rows of logits are wanted. What proposers that read hidden
 // states are fed with, and what contrastive search compares.
 struct HiddenStates {
   std::span<const int32_t> layers;  // ascending, from 0 to L; one may come twice

@@ -6,7 +6,7 @@
 namespace ibid {
 
 // kRank: of none; what a cross-encoder's head makes of the first, scores instead of a vector. kEach: a vector for each
-// token, one behind the other.
+// token, one after the other.
 enum class Pooling : uint8_t { kNone, kMean, kLast, kFirst, kRank, kEach };
 
 }  // namespace ibid

@@ -16,7 +16,7 @@ Result<std::shared_ptr<const Tokenizer>> read(const ModelFile& file) {
       log_warn(
           file.path() +
           " names no pre-tokenizer (tokenizer.ggml.pre): words are cut by the default expression, which few models "
-          "were trained with, and answers may be worse; a file converted anew has the name");
+          "were trained with, and answers may be worse; a file converted again has the name");
     }
     return Tokenizer::from_vocabulary(std::move(vocabulary));
   }

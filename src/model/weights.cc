@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 6> kUnused = {
     "rope_factors_short.weight", "rope_factors_long.weight", "vision_tower.",
     "multi_modal_projector.",    "model.vision_tower."};
 
-// One of a layer that guesses further tokens: beside the layers, or numbered behind the last of them.
+// One of a layer that drafts further tokens: beside the layers, or numbered after the last of them.
 bool is_of_mtp_layer(std::string_view name, const ModelConfig& config) {
   if (config.n_mtp_layers == 0 || config.shape != Shape::kLlama) return false;
   if (name.starts_with("model.mtp_layers.") || name.starts_with("mtp.")) return true;
@@ -152,7 +152,7 @@ Weight WeightLoader::pack(const TensorView& view, const KPieces& pieces, const s
     out = weight_of_packed(stream_, view, pieces, kept);
   } else {
     out = prepare_weight(stream_, view, pieces);
-    ++n_packed_anew_;
+    ++n_packed_again_;
     if (out.packed_bytes > 0) file_.forget(view);  // read for the last time, or row by row by embed()
   }
   if (out.packed_bytes > 0) prepared_.add(tensor, out);

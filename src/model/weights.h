@@ -57,9 +57,9 @@ class WeightLoader {
   const DeviceMemory& memory() const { return stream_.memory(); }  // where the model is loaded to
   int64_t mapped_bytes() const { return mapped_bytes_; }           // read where they lie in the file
   int64_t repacked_bytes() const { return repacked_bytes_; }       // own copies, or those that a PackedFile maps
-  // All matrices that were packed, and how many of them were packed anew.
+  // All matrices that were packed, and how many of them were packed again.
   const PackedFileWriter& prepared() const { return prepared_; }
-  int64_t n_packed_anew() const { return n_packed_anew_; }
+  int64_t n_packed_again() const { return n_packed_again_; }
   std::vector<std::unique_ptr<float[]>> take_copies() { return std::move(copies_); }
 
  private:
@@ -78,7 +78,7 @@ class WeightLoader {
   bool sized_only_;
   const PackedFile* packed_;
   PackedFileWriter prepared_;
-  int64_t n_packed_anew_ = 0;
+  int64_t n_packed_again_ = 0;
   std::string prefix_;  // of a folder's names
   std::vector<bool> read_;
   std::vector<std::unique_ptr<float[]>> copies_;

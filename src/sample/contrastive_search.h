@@ -1,5 +1,5 @@
 // Contrastive search (Su et al. 2022, "A Contrastive Framework for Neural Text Generation", equation 5): of the k
-// likeliest tokens the one with the greatest (1 - alpha) p - alpha max cos(h, h_j), where h is the hidden state behind
+// likeliest tokens the one with the greatest (1 - alpha) p - alpha max cos(h, h_j), where h is the hidden state after
 // the model's final norm with the token appended, and h_j are those of the prompt and of the answer so far. Each
 // candidate is a beam of one step.
 #pragma once

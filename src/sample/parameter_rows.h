@@ -23,7 +23,7 @@ inline constexpr double kAboveZero = std::numeric_limits<float>::denorm_min();
 
 // Calls visit(name, value, range) for each parameter but those that change no token of a given seed (seed, logprobs,
 // processed_logprobs, logprob_token_ids); numbers and booleans first, then lists. Names are those of the API. The order
-// is the digests': a new parameter goes behind those of its kind.
+// is the digests': a new parameter goes after those of its kind.
 template <typename Visit>
 void for_each_parameter_row(const SamplingParams& params, Visit&& visit) {
   // A member that is added must be added here, or this does not compile.

@@ -78,7 +78,7 @@ void dry_penalty(std::span<float> logits, const SampleHistory& history, const Sa
   size_t total = history.prompt.size() + history.answer.size();
   size_t n = params.dry_last_n < 0 ? total : std::min(total, static_cast<size_t>(params.dry_last_n));
   // A breaker ends every repeat: nothing before the last one's end counts.
-  if (params.dry_breakers) n = params.dry_breakers->n_behind_last(history.prompt, history.answer, n);
+  if (params.dry_breakers) n = params.dry_breakers->n_after_last(history.prompt, history.answer, n);
   // Only repeats of what follows the last breaker are counted, but their earlier occurrence may be anywhere.
   size_t window = params.dry_last_n < 0 ? total : std::min(total, static_cast<size_t>(params.dry_last_n));
   if (n == 0 || window < 2) return;

@@ -73,7 +73,7 @@ TEST(Stages, NoRepeatNgramAndBadWordsEqualSearchingByHand) {
   }
 }
 
-// Tokens behind the one in which the last breaker ends; found in the text, without looking at single tokens.
+// Tokens after the one in which the last breaker ends; found in the text, without looking at single tokens.
 size_t n_unbroken(const std::vector<TokenId>& all, size_t window, const std::vector<std::string>& breakers,
                   const Tokenizer& tokenizer) {
   std::string text;

@@ -11,7 +11,7 @@ namespace ibid {
 
 // z[i] for i in [1, n): how many of at(i), at(i + 1), ... equal at(0), at(1), ..., up to at(n - 1); z[0] is 0. The Z
 // algorithm (Gusfield, Algorithms on Strings, Trees and Sequences, section 1.4): at() is asked at most 4 n times. Over
-// a history from its end, z[i] is how long a repeat the token behind position i would extend.
+// a history from its end, z[i] is how long a repeat the token after position i would extend.
 template <typename At>
 void repeat_lengths(size_t n, const At& at, std::vector<int32_t>& z) {
   z.assign(n, 0);

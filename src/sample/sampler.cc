@@ -148,7 +148,7 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
   if (!mask.empty() || std::ranges::any_of(row_stages_, acts)) {
     scratch.logits.assign(logits.begin(), logits.end());
     // Where the other hard masks stand would be the same: what comes before them changes tokens one by one, and none
-    // from -infinity. Dynamic temperature, behind them, looks at the whole row.
+    // from -infinity. Dynamic temperature, after them, looks at the whole row.
     if (!mask.empty()) stages::keep_bits(scratch.logits, mask);
     for (StageId id : row_stages_) {
       if (acts(id)) stage(id).change_row(scratch.logits, input);
@@ -185,7 +185,7 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
       const double total = support.total_weight();
       out.chosen.token = rule->draw(support.all(), total, input.seed, out.position);
     }
-    // A rule that errs is this request's misfortune: behind here the token is a place in rows.
+    // A rule that errs is this request's misfortune: after here the token is a place in rows.
     if (!is_possible(row, out.chosen.token)) return not_of_the_row();
     out.support = support.size();
     if (p.mirostat != 0 || p.processed_logprobs) {

@@ -87,7 +87,7 @@ class Sampler {
                              DrawRule* rule = nullptr) const;
 
   // What a search (search.h) asks of a row: the n best that are possible, by log-probability and then the processors,
-  // or by the probability behind them. Draws nothing and truncates nothing. Fills token, score and logprob.
+  // or by the probability after them. Draws nothing and truncates nothing. Fills token, score and logprob.
   Status candidates(std::span<const float> logits, const SampleHistory& history, const SamplerState& state,
                     SamplerScratch& scratch, std::span<const uint32_t> mask, bool by_probability, size_t n,
                     std::vector<SearchCandidate>& out) const;

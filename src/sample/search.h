@@ -47,7 +47,7 @@ struct SearchCandidate {
   TokenId token = TokenId::kNone;
   float score = 0;       // beam: log-probability by the model, then processors; contrastive: the probability after them
   float logprob = 0;     // by the model
-  uint32_t grammar = 1;  // the state behind it
+  uint32_t grammar = 1;  // the state after it
   FinishReason end = FinishReason::kNone;  // why a text ends with it
 };
 

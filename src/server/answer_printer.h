@@ -22,7 +22,7 @@ class AnswerPrinter {
   // have ended, the last events.
   virtual void write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) = 0;
   virtual void write_end(const Generation& g, std::string& out) = 0;
-  // The whole answer: what comes before its choices, each of them, what comes behind the last.
+  // The whole answer: what comes before its choices, each of them, what comes after the last.
   virtual void write_begin(const Generation&, std::string&) {}
   virtual void write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) = 0;
   virtual std::string_view between_choices() const { return ","; }

@@ -18,7 +18,7 @@ struct ApiError {
   int retry_after_s = 0;  // > 0: a Retry-After header
   // context_length_exceeded: what there was, and what fits; 0: not said
   int64_t n_prompt_tokens = 0, n_ctx = 0;
-  std::string hint = {};  // behind the message in each API's words: what would help; empty: nothing would
+  std::string hint = {};  // after the message in each API's words: what would help; empty: nothing would
 
   static ApiError of(const Error& error);  // the status follows from the kind
   // Of a request that failed after it was taken.

@@ -29,7 +29,7 @@ struct TenantTerms {
 class ApiKeys {
  public:
   // One key a line, `KEY` or `TENANT:KEY`; blank lines and those that begin with # are skipped. A key has at least
-  // `min_len` printable characters and no blanks, and one tenant. Behind it may stand the tenant's terms, on one of its
+  // `min_len` printable characters and no blanks, and one tenant. After it may stand the tenant's terms, on one of its
   // lines: weight=3 sequences=16 tokens-per-minute=60000 queue-share=0.5 max-wait=30
   // admin=yes
   static constexpr size_t kMinLen = 8;  // where other machines can try keys

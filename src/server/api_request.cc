@@ -255,7 +255,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   if (request.chat.continues_final && generation_prompt != nullptr && generation_prompt->boolean() != nullptr &&
       *generation_prompt->boolean())
     return invalid(
-        "continue_final_message goes on from what the assistant said, add_generation_prompt begins anew; "
+        "continue_final_message goes on from what the assistant said, add_generation_prompt begins again; "
         "one of them may be true.",
         "add_generation_prompt");
   if (chat && request.top_logprobs > 0 && !request.want_logprobs)

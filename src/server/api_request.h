@@ -55,7 +55,7 @@ struct RequestDefaults {
   bool tokens_as_ids = false;    // in log-probabilities
   bool verbose = false;          // tell the prompt
   bool prefill = false;          // go on from a chat's last message where it is the assistant's
-  bool template_dates = false;   // date_string and datetime besides, as llama.cpp gives them: today's
+  bool template_dates = false;   // date_string and datetime also, as llama.cpp gives them: today's
 };
 
 // Bounds that an operator may change, and defaults.
@@ -72,7 +72,8 @@ struct ApiLimits {
   size_t max_tool_name = ibid::max_tool_name(ApiStyle::kChat);
   bool allow_priority = false;
   int32_t max_drafts = 0;  // of a sequence in a step; 0: the server does not speculate
-  std::string drafter;  // who guesses beside the look-up, as a mode of requests: "eagle", "draft+window"; empty: nobody
+  std::string
+      proposer;  // the proposer beside the look-up, as a mode of requests: "eagle", "draft+window"; empty: nobody
   JsonLimits json = kBodyLimits;
   RequestDefaults defaults;
 };
@@ -183,7 +184,7 @@ struct ApiRequest {
   std::vector<Prompt> prompts;
   bool echo = false;
   bool keeps_prompt = false;           // the answer repeats it
-  std::string suffix;                  // what stands behind the answer
+  std::string suffix;                  // what stands after the answer
   std::string prompt_name = "prompt";  // as the API that asked calls it
 };
 

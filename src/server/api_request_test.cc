@@ -115,7 +115,7 @@ TEST(ApiRequest, RangesOfTheTableAreKeptAtBothEnds) {
     };
     const bool zero_length = p.field == std::string("Request::max_tokens") && p.min == 0;
     EXPECT_TRUE(with(p.max).ok()) << p.name;
-    // The sampler's own ranges are no narrower, so that no value is refused with another sentence behind the table.
+    // The sampler's own ranges are no narrower, so that no value is refused with another sentence after the table.
     if (std::string(p.field).starts_with("SamplingParams")) {
       EXPECT_TRUE(validate(with(p.max)->sampling, 100).ok()) << p.name;
       EXPECT_TRUE(p.above_min || validate(with(p.min)->sampling, 100).ok()) << p.name;
@@ -368,7 +368,7 @@ TEST(ApiRequest, AnAssistantsLastWordsAreGoneOnFromWhereTheOperatorSaysSo) {
   EXPECT_EQ(fault(read(user + "," + said + "," + said)), "messages");
 }
 
-TEST(ApiRequest, DefaultsGoBehindWhatIsSaid) {
+TEST(ApiRequest, DefaultsGoAfterWhatIsSaid) {
   ApiLimits limits;
   limits.defaults.max_tokens = 9;
   limits.defaults.seed = 5;

@@ -15,7 +15,7 @@
 
 namespace ibid {
 
-// Every line that is written begins so, with its number behind it.
+// Every line that is written begins so, with its number after it.
 inline constexpr std::string_view kBatchLineBegin = "{\"id\":\"batch_req_";
 
 struct BatchLine {

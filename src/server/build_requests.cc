@@ -65,7 +65,7 @@ Result<SamplingParams> build_sampling(const ApiRequest& api, const Tokenizer& to
 }
 
 // Keeps the last tokens, or the first, as many as the request asks for. True where something was dropped. Of
-// `around`, which the tokenizer put before and behind the text ([CLS] and [SEP], or a BOS), all stays.
+// `around`, which the tokenizer put before and after the text ([CLS] and [SEP], or a BOS), all stays.
 bool truncate(const ApiRequest& api, int32_t context, std::span<const TokenId> around, std::vector<TokenId>& ids) {
   if (api.truncate_prompt == 0) return false;
   const int32_t room = context - (api.max_tokens < 0 ? 1 : std::min(api.max_tokens, context - 1));
@@ -182,7 +182,7 @@ bool opens_reasoning(const RenderedPrompt& prompt, const std::string& marker, bo
          });
 }
 
-// How an answer behind this prompt opens and ends its reasoning; nothing where its model has none.
+// How an answer after this prompt opens and ends its reasoning; nothing where its model has none.
 std::optional<ReasoningMarkers> reasoning_markers(const AnswerFormat& format, bool is_open) {
   const bool has_channels = format.tools.kind == ToolFormat::Kind::kChannels;
   if (has_channels)
@@ -231,7 +231,7 @@ bool shows_markers(const AnswerParser::Options& options, const Tokenizer& tokeni
 
 namespace {
 
-// What the assistant said last, where that is what the answer stands behind.
+// What the assistant said last, where that is what the answer stands after.
 std::string last_words(const ChatPrompt& chat) {
   const Json& last = chat.messages.array()->back();
   const std::string* role = last.find("role")->string();

@@ -82,7 +82,7 @@ TEST(BuildRequests, RejectionIsARequestsOwnAndGoesWithNoTrace) {
   }
 }
 
-// A mode says who guesses, within what the server has.
+// A mode says the proposer, within what the server has.
 TEST(BuildRequests, ARequestsModeIsOneThatTheServerRuns) {
   const FakeBackend backend{FakeBackend::Options()};
   const auto ask = [&](const std::string& fields, const ApiLimits& limits) -> Result<Speculation> {
@@ -91,7 +91,7 @@ TEST(BuildRequests, ARequestsModeIsOneThatTheServerRuns) {
     ASSIGN_OR_RETURN(const BuiltRequests built, build_requests(api, backend, ""));
     return built.requests[0].speculation;
   };
-  const ApiLimits none, ngram{.max_drafts = 5}, eagle{.max_drafts = 5, .drafter = "eagle+window"};
+  const ApiLimits none, ngram{.max_drafts = 5}, eagle{.max_drafts = 5, .proposer = "eagle+window"};
   EXPECT_TRUE(ask(R"({"mode":"ngram"})", ngram)->free_alone);
   EXPECT_TRUE(ask(R"({"mode":"ngram","k":3})", eagle)->free_alone);
   EXPECT_EQ(ask(R"({"mode":"ngram","k":3})", eagle)->max_drafts, 3);
@@ -116,7 +116,7 @@ TEST(BuildRequests, ARequestsModeIsOneThatTheServerRuns) {
   refused(R"({"mode":""})", ngram, "speculation.mode");
   refused(R"({"mode":7})", ngram, "speculation.mode");
   EXPECT_EQ(ask(R"({"k":5})", eagle)->max_drafts, 5);
-  EXPECT_NE(refused(R"({"k":6})", eagle, "speculation.k").find("at most 5 guesses"), std::string::npos);
+  EXPECT_NE(refused(R"({"k":6})", eagle, "speculation.k").find("at most 5 drafts"), std::string::npos);
   refused(R"({"k":1})", none, "speculation.k");
   refused(R"({"k":-1})", eagle, "speculation.k");
 }
@@ -127,7 +127,7 @@ TEST(BuildRequests, BreakersAreCompiledWhereDryIsOn) {
   EXPECT_EQ(built->requests[0].sampling.dry_breakers->texts(), (std::vector<std::string>{"\n", ":", "\"", "*"}));
   built = build(R"("prompt":"x","dry_multiplier":0.8,"dry_sequence_breakers":"ab")");
   const std::vector<TokenId> history = {TokenId{'a'}, TokenId{'b'}, TokenId{'c'}, TokenId{'a'}};
-  EXPECT_EQ(built->requests[0].sampling.dry_breakers->n_behind_last(history, {}, 4), 2u);
+  EXPECT_EQ(built->requests[0].sampling.dry_breakers->n_after_last(history, {}, 4), 2u);
   EXPECT_EQ(build(R"("prompt":"x","dry_multiplier":0.8,"dry_sequence_breakers":[])")->requests[0].sampling.dry_breakers,
             nullptr);
   built = build(R"("prompt":"x","dry_multiplier":0.8,"dry_sequence_breakers":[")" + std::string(41, 'a') + "\"]");
@@ -238,7 +238,7 @@ TEST(BuildRequests, AnAnswerGoesOnFromALongMessageThatTheTemplateCuts) {
 }
 
 // ChatML closes with words that a message may spell: the message's own end is meant, and not the template's.
-TEST(BuildRequests, AnAnswerGoesOnBehindTheMessageItselfWhateverItSpells) {
+TEST(BuildRequests, AnAnswerGoesOnAfterTheMessageItselfWhateverItSpells) {
   const FakeBackend backend;
   const Result<ChatTemplate> chat = ChatTemplate::for_model("");
   ASSERT_TRUE(chat.ok()) << chat.error().message;

@@ -10,7 +10,7 @@ namespace {
 
 struct Word {
   std::string_view ours, theirs;
-  bool has_places = false;  // "messages[2].content" is told as the whole: the list is made anew, and has other places
+  bool has_places = false;  // "messages[2].content" is told as the whole: the list is made again, and has other places
 };
 
 constexpr auto kMessages = std::to_array<Word>({{"stop", "stop_sequences"},
@@ -76,7 +76,7 @@ size_t find_name(std::string_view text, std::string_view name, size_t at) {
   return text.npos;
 }
 
-// What stands behind a name: "[2].content[0]".
+// What stands after a name: "[2].content[0]".
 size_t end_of_place(std::string_view text, size_t at) {
   while (at < text.size()) {
     if (text[at] == '[') {

@@ -18,7 +18,7 @@
 
 namespace ibid {
 
-// What llama.cpp's answers have besides.
+// What llama.cpp's answers have also.
 struct LlamaFields {
   bool return_tokens = false;
   bool timings_per_token = false;
@@ -68,7 +68,7 @@ struct DialectBody {
   LlamaFields llama;
   EmbeddingFields embedding;
   RankFields rank;                   // no pairs: no scores are asked for
-  std::vector<Json> conversations;   // of a batch of chats, behind the one in the body
+  std::vector<Json> conversations;   // of a batch of chats, after the one in the body
   std::string prompt_name;           // what that API calls its texts
   std::vector<CallForm> call_forms;  // of /v1/responses
   // Of /v1/responses: the fields that an answer repeats, and what is kept of it.

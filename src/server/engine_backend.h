@@ -1,4 +1,4 @@
-// EngineBackend: an engine of this process behind the Backend seam.
+// EngineBackend: an engine of this process after the Backend seam.
 #pragma once
 
 #include <memory>

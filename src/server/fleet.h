@@ -9,7 +9,7 @@
 // Loads happen one at a time, on a thread of the fleet: tenants take turns, and each tenant's loads come in the order
 // in which they are first asked for. All that wait for a model when it is loaded are taken with the first of them.
 // Where those that are loaded are all in use, the least recently used one is told to leave: it gets no new requests,
-// and those that want it wait their turn behind the load that it makes room for. So neither loses a request, and no
+// and those that want it wait their turn after the load that it makes room for. So neither loses a request, and no
 // stream of requests keeps a model out for ever.
 //
 // Nobody leaves before the file of the model that wants the room has been looked at: what could not be loaded beside
@@ -75,7 +75,7 @@ class Fleet {
   ModelInfo info(std::string_view model) const;
   // Why a model that is not loaded cannot be, where that is known and its file is still the same. Reads no file.
   std::optional<Error> known_fault(std::string_view model);
-  // A model that somebody uses is unloaded when nobody does any more, unless somebody else asks for it before. False:
+  // A model that somebody uses is unloaded when nobody does any more, unless another asks for it before. False:
   // it stays, because others than the tenant have used it since it was loaded; `is_admin` overrules that. From any
   // thread; never waits.
   bool let_go(std::string_view model, const std::string& tenant, bool is_admin);

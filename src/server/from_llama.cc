@@ -134,7 +134,7 @@ void add_fim(const Tokenizer& tokenizer, TokenId mark, std::string_view text, st
   tokenizer.encode(text, {}, ids);
 }
 
-// With `ids` before it. In the order in which models are trained: what stands before, what stands behind, and then the
+// With `ids` before it. In the order in which models are trained: what stands before, what stands after, and then the
 // middle.
 std::vector<TokenId> fim_prompt(const Tokenizer& tokenizer, const FimTokens& fim, std::vector<TokenId> ids,
                                 std::string_view prefix, std::string_view suffix) {

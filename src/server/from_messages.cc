@@ -59,7 +59,7 @@ Result<std::string> read_tool_result(const Json& content, const std::string& whe
   return text;
 }
 
-// Claude Code begins its system text with a line whose value changes with each request, so that nothing behind it would
+// Claude Code begins its system text with a line whose value changes with each request, so that nothing after it would
 // ever be found in the prefix cache.
 std::string steady(std::string text) {
   if (!text.starts_with("x-anthropic-billing-header:")) return text;

@@ -66,10 +66,10 @@ void Generation::take(std::vector<Output> outputs) {
     if (n_new > 0) {
       if (choice.n_tokens > 0) {
         const double gap = whole_microseconds((output.timing.last_token - choice.last_time) / n_new);
-        metrics_.add_gap(gap, n_new);
-        gaps_.itl_sum += gap * n_new;
-        gaps_.itl_count += n_new;
-        gaps_.itl_buckets[bucket_of(kGapBounds, gap)] += n_new;
+        metrics_.add_itl(gap, n_new);
+        itl_.itl_sum += gap * n_new;
+        itl_.itl_count += n_new;
+        itl_.itl_buckets[bucket_of(kItlBounds, gap)] += n_new;
       }
       choice.last_time = output.timing.last_token;
       choice.last_token = output.tokens.back().chosen.token;

@@ -169,7 +169,7 @@ class Generation {
   bool done_written_ = false;
   size_t n_choices_written_ = 0;  // of an answer in parts
   std::unique_ptr<AnswerPrinter> printer_;
-  RequestTimes gaps_;  // its itl_ members
+  RequestTimes itl_;  // its itl_ members
 };
 
 }  // namespace ibid

@@ -146,7 +146,7 @@ void Generation::write_timings(JsonWriter& json) const {
 }
 
 RequestTimes Generation::times(double now) const {
-  RequestTimes times = gaps_;
+  RequestTimes times = itl_;
   times.phases = phases(now);
   for (double& seconds : times.phases) seconds = whole_microseconds(seconds);
   times.total = whole_microseconds(now - info_.arrived);

@@ -128,7 +128,7 @@ void HttpSession::watch() {
   });
 }
 
-// Whether the client has closed or reset, behind whatever it sent before.
+// Whether the client has closed or reset, after whatever it sent before.
 bool HttpSession::hung_up() {
   pollfd socket = {stream_.socket().native_handle(), POLLRDHUP, 0};
   return ::poll(&socket, 1, 0) > 0 && (socket.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;

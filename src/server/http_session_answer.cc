@@ -312,7 +312,7 @@ void HttpSession::end_answer() {
     return linger();
   }
   if (!watching_) return wait_for_request();
-  // The pending read has no deadline; take it back and wait anew, with one.
+  // The pending read has no deadline; take it back and wait again, with one.
   phase_ = Phase::kIdle;
   taken_back_ = true;
   stream_.cancel();

@@ -35,7 +35,7 @@ std::map<std::string, double> samples_of(MetricNames names, std::string_view mod
   metrics.add_tokens(100, 60, 12);
   metrics.add_request({.queue = 1, .first_token = 3, .prefill = 2, .decode = 4, .total = 8, .has_first_token = true},
                       100, 12);
-  metrics.add_gap(0.02, 3);
+  metrics.add_itl(0.02, 3);
   metrics.add_finish("eos");
   metrics.add_finish("cancelled");
   std::map<std::string, double> out;

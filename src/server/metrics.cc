@@ -38,12 +38,12 @@ int64_t Histogram::count() const {
 
 MetricCounts::MetricCounts()
     : ttft(kLatency),
-      itl(kGapBounds),
+      itl(kItlBounds),
       e2e(kTotal),
       queue(kLatency),
       prefill(kLatency),
       decode(kTotal),
-      step(kGapBounds),
+      step(kItlBounds),
       step_tokens(kTokens),
       prompt_len(kTokens),
       answer_len(kTokens) {}
@@ -87,7 +87,7 @@ void Metrics::add_request(const RequestTimes& times, int64_t prompt_tokens, int6
   counts_.decode.observe(times.decode);
 }
 
-void Metrics::add_gap(double seconds, int64_t n) {
+void Metrics::add_itl(double seconds, int64_t n) {
   const std::lock_guard lock(mutex_);
   counts_.itl.observe(seconds, n);
 }

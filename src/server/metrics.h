@@ -23,7 +23,7 @@ namespace ibid {
 inline double whole_microseconds(double seconds) { return std::round(seconds * 1e6) / 1e6; }
 
 // Upper bounds of the buckets for the time between two tokens.
-inline constexpr std::array kGapBounds = {0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.025,
+inline constexpr std::array kItlBounds = {0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.025,
                                           0.05,   0.075, 0.1,    0.2,   0.5,    1.0,  2.5,   5.0};
 // The first bound that is not below `value`; bounds.size() where none is.
 size_t bucket_of(std::span<const double> bounds, double value);
@@ -63,7 +63,7 @@ struct RequestTimes {
   double total = 0;
   double itl_sum = 0;  // between tokens of one choice
   int64_t itl_count = 0;
-  std::array<int32_t, kGapBounds.size() + 1> itl_buckets = {};
+  std::array<int32_t, kItlBounds.size() + 1> itl_buckets = {};
   bool has_first_token = false;
   std::array<double, kPhaseNames.size()> phases = {};  // where its time went: that of the choice that took longest
 };
@@ -106,7 +106,7 @@ class Metrics {
   void add_response(std::string_view route, int status);
   void add_abort(Abort cause);
   void add_request(const RequestTimes& times, int64_t prompt_tokens, int64_t answer_tokens);  // at its end
-  void add_gap(double seconds, int64_t n);                                                    // inter-token latency
+  void add_itl(double seconds, int64_t n);                                                    // inter-token latency
   void add_finish(std::string_view reason);
   void add_tokens(int64_t prompt, int64_t cached, int64_t generated);
   // After each step; again is no harm. `engine`: whose, where there are several.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kMaxParts = 32;
 
-// The value of NAME="..." or NAME=... behind a header's first word.
+// The value of NAME="..." or NAME=... after a header's first word.
 std::string parameter(std::string_view header, std::string_view name) {
   for (size_t at = header.find(';'); at != std::string_view::npos;) {
     size_t begin = at + 1;

@@ -60,7 +60,7 @@ std::string bounded(std::string schema, const ApiLimits& limits, int32_t max_tok
   if (const size_t at = schema.find("@modes"); at != std::string::npos) {
     std::string modes = R"("auto","off")";
     if (limits.max_drafts > 0) modes += R"(,"ngram")";
-    if (!limits.drafter.empty()) modes += ",\"" + limits.drafter + '"';
+    if (!limits.proposer.empty()) modes += ",\"" + limits.proposer + '"';
     schema.replace(at, std::string_view("@modes").size(), modes);
   }
   return schema;

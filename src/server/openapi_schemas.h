@@ -5,7 +5,7 @@
 
 namespace ibid {
 
-// Members of components.schemas, without a comma before or behind them.
+// Members of components.schemas, without a comma before or after them.
 extern const std::string_view kFixedSchemas;
 
 }  // namespace ibid

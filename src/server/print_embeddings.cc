@@ -58,7 +58,7 @@ std::string bytes_of(std::span<const float> values, const EmbeddingFields& field
 // Floats in base64, which OpenAI's clients ask for; little-endian unless a request says otherwise.
 std::string base64(std::span<const float> values, const EmbeddingFields& fields) {
   const std::string bytes = bytes_of(values, fields);
-  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // and a zero behind it
+  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // and a zero after it
   EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(bytes.data()),
                   static_cast<int>(bytes.size()));
   out.pop_back();

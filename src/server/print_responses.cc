@@ -43,7 +43,7 @@ class ResponsesPrinter final : public AnswerPrinter {
   void begin_item(const Generation& g, const AnswerPart& part, size_t index);
   void tell_begin(std::string& out);
   void tell_delta(std::string_view text, const std::string& logprobs, std::string& out);
-  // What is not told yet of the tokens behind the reasoning; it goes with the next text.
+  // What is not told yet of the tokens after the reasoning; it goes with the next text.
   void take_records(const Generation& g, const AnswerChoice& choice);
   void tell_end(std::string& out);
   void take(const Generation& g, const AnswerPart& part, size_t index, std::string* out);
@@ -57,7 +57,7 @@ class ResponsesPrinter final : public AnswerPrinter {
   int32_t n_records_ = 0;  // of the answer's tokens, as far as they came
   TokenTexts token_texts_;
   std::string logprobs_;  // of tokens whose text is to come
-  std::string timings_;   // llama.cpp's, where they are asked for: a member of the next events, behind a comma
+  std::string timings_;   // llama.cpp's, where they are asked for: a member of the next events, after a comma
 };
 
 // A member as Generation writes it into an object, for an event's members.

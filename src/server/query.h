@@ -1,4 +1,4 @@
-// What stands behind a path's question mark.
+// What stands after a path's question mark.
 #pragma once
 
 #include <optional>

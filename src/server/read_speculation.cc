@@ -12,8 +12,8 @@ Status check_mode(const std::string& mode, const ApiLimits& limits) {
     return unsupported("This server does not speculate (--spec off); leave speculation out, or say auto or off.",
                        "speculation.mode");
   }
-  if (mode == "ngram" || (!mode.empty() && mode == limits.drafter)) return {};
-  const std::string runs = limits.drafter.empty() ? "auto, off or ngram" : "auto, off, ngram or " + limits.drafter;
+  if (mode == "ngram" || (!mode.empty() && mode == limits.proposer)) return {};
+  const std::string runs = limits.proposer.empty() ? "auto, off or ngram" : "auto, off, ngram or " + limits.proposer;
   return unsupported("This server does not run speculation.mode " + in_quotes(mode) + "; " + runs + " would do.",
                      "speculation.mode");
 }
@@ -24,7 +24,7 @@ Result<int32_t> read_k(const Json& value, const ApiLimits& limits) {
   ASSIGN_OR_RETURN(const int64_t k, read_integer(value, 0, kMaxDrafts, where));
   if (k > limits.max_drafts) {
     return unsupported("speculation.k is " + std::to_string(k) + ", and this server verifies at most " +
-                           std::to_string(limits.max_drafts) + " guesses of a step (--spec-k).",
+                           std::to_string(limits.max_drafts) + " drafts of a step (--spec-k).",
                        where);
   }
   return static_cast<int32_t>(k);

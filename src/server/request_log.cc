@@ -35,12 +35,12 @@ std::string in_ms(double seconds) {
   return text;
 }
 
-void write_gaps(JsonWriter& json, const RequestTimes& times) {
+void write_itl(JsonWriter& json, const RequestTimes& times) {
   json.key("itl_sum_ms").raw(in_ms(times.itl_sum)).field("itl_count", times.itl_count);
   json.key("itl_buckets").begin_object();
   for (size_t i = 0; i < times.itl_buckets.size(); ++i) {
     if (times.itl_buckets[i] == 0) continue;
-    json.field(i < kGapBounds.size() ? bucket_name(kGapBounds[i]) : "+Inf", int64_t{times.itl_buckets[i]});
+    json.field(i < kItlBounds.size() ? bucket_name(kItlBounds[i]) : "+Inf", int64_t{times.itl_buckets[i]});
   }
   json.end_object();
 }
@@ -104,7 +104,7 @@ std::string format_request_line(const RequestLine& line, bool json, double unix_
       writer.key("ledger_ms").begin_object();
       for (size_t i = 0; i < kPhaseNames.size(); ++i) writer.key(kPhaseNames[i]).raw(in_ms(line.times.phases[i]));
       writer.end_object();
-      if (line.times.itl_count > 0) write_gaps(writer, line.times);
+      if (line.times.itl_count > 0) write_itl(writer, line.times);
       writer.key("choices").begin_object();
       for (const auto& [reason, count] : line.choices) writer.field(reason, int64_t{count});
       writer.end_object();

@@ -40,7 +40,7 @@ class RequestLog {
   static Result<std::unique_ptr<RequestLog>> open(const std::string& path, bool json, bool requests);
   ~RequestLog();
 
-  // Opens the file anew by its name, where another program has taken the old one away; no line is lost. Where that
+  // Opens the file again by its name, where another program has taken the old one away; no line is lost. Where that
   // fails, the old one goes on. Nothing on standard error.
   Status reopen();
 

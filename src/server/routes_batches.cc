@@ -42,7 +42,7 @@ std::string_view id_in(const WebRequest& request) {
   return rest.substr(0, rest.find('/'));
 }
 
-// A page of a list: `limit` of those behind `after`.
+// A page of a list: `limit` of those after `after`.
 template <typename Item, typename Write>
 WebResponse page_of(const WebRequest& request, const std::vector<Item>& all, int64_t limit, Write write) {
   if (const auto given = query_value(request.query(), "limit")) {
@@ -53,7 +53,7 @@ WebResponse page_of(const WebRequest& request, const std::vector<Item>& all, int
   size_t begin = 0;
   if (const auto after = query_value(request.query(), "after")) {
     const auto found = std::ranges::find(all, *after, &Item::id);
-    if (found == all.end()) return no_such("item to go on behind", "after");
+    if (found == all.end()) return no_such("item to go on after", "after");
     begin = static_cast<size_t>(found - all.begin()) + 1;
   }
   const size_t end = std::min(all.size(), begin + static_cast<size_t>(limit));

@@ -5,7 +5,7 @@
 namespace ibid {
 namespace {
 
-// A connection's session and socket, and what it may keep of a header or of requests behind the one that is answered.
+// A connection's session and socket, and what it may keep of a header or of requests after the one that is answered.
 constexpr int64_t kConnection = (4 << 10) + (16 << 10);
 // Of one with TLS besides: two buffers of the relay, OpenSSL's and Asio's own.
 constexpr int64_t kTlsConnection = 112 << 10;

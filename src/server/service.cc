@@ -132,7 +132,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
   return exchange;
 }
 
-// Whether the route takes a path that is no route's own: a name behind it, or in the place of its "{id}".
+// Whether the route takes a path that is no route's own: a name after it, or in the place of its "{id}".
 template <typename Route>
 static bool is_below(std::string_view path, const Route& route) {
   std::string_view own = route.path;

@@ -52,7 +52,7 @@ struct WebExchange {
 class Service {
  public:
   Service(const ServerOptions& options, ApiKeys keys, RequestLog& log);
-  // One of several behind this one, with a backend of its own, sharing all that users share. `has_aliases`: it answers
+  // One of several after this one, with a backend of its own, sharing all that users share. `has_aliases`: it answers
   // to the options' aliases.
   std::unique_ptr<Service> make_service(bool has_aliases);
   // From now on requests go to the models of a fleet, which outlives the service's use of it.

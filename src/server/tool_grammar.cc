@@ -106,7 +106,7 @@ Status read_auto_calls(const std::vector<std::string>& callable, const AnswerFor
   const ToolFormat& tools = format.tools;
   ASSIGN_OR_RETURN(const ExprId call, any_call(callable, tools, calls, out));
   const ExprId line = out.optional(out.text("\n"));
-  const auto behind = [&](const std::string& begin) {
+  const auto following = [&](const std::string& begin) {
     std::vector<ExprId> parts;
     if (is_on_lines(tools)) parts.push_back(line);
     const bool is_list = is_listed(tools);
@@ -126,9 +126,9 @@ Status read_auto_calls(const std::vector<std::string>& callable, const AnswerFor
   std::vector<ExprId> held;
   for (const std::string& begin : tools.begins) {
     if (calls.has_control(begin)) {
-      held.push_back(out.sequence({calls.marked(begin), behind(begin)}));
+      held.push_back(out.sequence({calls.marked(begin), following(begin)}));
     } else if (!begin.empty()) {
-      free.words.push_back({begin, behind(begin)});
+      free.words.push_back({begin, following(begin)});
     }
   }
   const ExprId text = free.words.empty() ? out.repeat(out.byte(0, 255), 0, grammar::kUnbounded) : free_text(free, out);

@@ -24,7 +24,7 @@ Status read_required_calls(const std::vector<std::string>& tools, const AnswerFo
 
 // Whether calls that a model begins by itself are held: one of the tools is strict, and the format has an opening.
 bool holds_auto_calls(const ApiRequest& api, const AnswerFormat& format);
-// Makes free text the grammar's root in which, behind a call's opening, comes a call of one of these tools.
+// Makes free text the grammar's root in which, after a call's opening, comes a call of one of these tools.
 Status read_auto_calls(const std::vector<std::string>& tools, const AnswerFormat& format, const Tokenizer& tokenizer,
                        grammar::Grammar& out);
 

@@ -32,7 +32,7 @@ std::string draw(const std::shared_ptr<grammar::Compiled>& compiled, const Backe
     text += backend.tokenizer().token_bytes(token, true);
     state = matcher.after(0, state, token);
     matcher.hold(0, state);
-    if (state == grammar::kDead) return "refused behind " + text;
+    if (state == grammar::kDead) return "refused after " + text;
   }
   for (int n_left = n; n_left > 0 && !matcher.is_closed(state); --n_left) {
     matcher.fill(state, n_left, mask);
@@ -237,7 +237,7 @@ TEST(ToolGrammar, ASchemaWithoutAnyValueIsRefusedByTheToolsName) {
   EXPECT_NE(made.error().message.find("never_ever"), std::string::npos) << made.error().message;
 }
 
-TEST(ToolGrammar, CallsThatAModelBeginsByItselfAreHeldBehindTheirOpening) {
+TEST(ToolGrammar, CallsThatAModelBeginsByItselfAreHeldAfterTheirOpening) {
   const FakeBackend backend;
   std::string body = kBody;
   body.replace(body.find("\"required\""), 10, "\"auto\"");

@@ -307,7 +307,7 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
   std::string told = "You may call functions. Each line describes one of them, as JSON:\n";
   for (const Json& tool : has_tools ? *tools.array() : Json::Array()) told += tool.find("function")->text() + "\n";
   told +=
-      "To call a function, write its name and its arguments as JSON between these two tags and nothing behind them:\n"
+      "To call a function, write its name and its arguments as JSON between these two tags and nothing after them:\n"
       "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {}}\n</tool_call>";
   Json::Array out;
   const Json::Array& given = *messages.array();

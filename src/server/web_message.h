@@ -25,7 +25,7 @@ struct WebRequest {
   std::optional<std::string> as_tenant = {};  // of the server's own: not from a socket, and needs no key
   std::string model_name = {};
   std::shared_ptr<ModelUse> model = nullptr;
-  bool lets_model_go = false;  // unloaded behind this request, if nobody else uses it then (Ollama's keep_alive: 0)
+  bool lets_model_go = false;  // unloaded after this request, if nobody else uses it then (Ollama's keep_alive: 0)
   std::shared_ptr<const ApiError> refusal = nullptr;
   std::shared_ptr<const WebResponse> answer = nullptr;  // that needs no model
   std::string tenant = {};                              // whose the model is asked for

@@ -6,12 +6,13 @@ namespace ibid {
 namespace {
 
 // Measured on 9,038 tokens of answers of the default model to prompts of five kinds, at temperatures 0 and 0.8, by
-// matches of 1 to 8 tokens; 12 and 20 are guesses. docs/measurements/speculation.md
+// matches of 1 to 8 tokens; 12 and 20 are drafts. docs/measurements/speculation.md
 constexpr float kGreedy[] = {0.28F, 0.57F, 0.68F, 0.66F, 0.79F, 0.86F, 0.87F, 0.92F, 0.95F, 0.97F};
 constexpr float kSampled[] = {0.19F, 0.45F, 0.56F, 0.63F, 0.70F, 0.70F, 0.72F, 0.80F, 0.86F, 0.90F};
 constexpr float kSampledAt = 0.8F;
 constexpr float kPriorWeight = 6;  // in observations
-constexpr float kTextWeight = 3;   // in tokens that were right; what a text is like shows sooner than what a length is
+constexpr float kTextWeight =
+    3;  // in tokens that were right; what a sequence is like shows sooner than what a length is
 constexpr float kMost = 0.98F;
 constexpr float kKept = 0.97F;  // of what was seen of a length, each time: some 33 are remembered
 

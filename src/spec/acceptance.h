@@ -1,7 +1,7 @@
-// Acceptance: how likely a looked-up token is the text's next one, by how long the match is that it was found with.
-// A prior that was measured, corrected by what each text itself turned out to be, as a whole and for each length:
-// whatever was found counts, also what was never drafted, so that a text that stops repeating itself is left alone and
-// one that begins to is found out.
+// Acceptance: how likely a looked-up token is the sequence's next one, by how long the match is that it was found with.
+// A prior that was measured, corrected by what each sequence itself turned out to be, as a whole and for each length:
+// whatever was found counts, also what was never drafted, so that a sequence that stops repeating itself is left alone
+// and one that begins to is found out.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@ namespace ibid {
 
 class Acceptance {
  public:
-  static constexpr float kLeastLikely = 0.02F;  // that a chain of guesses goes on at
+  static constexpr float kLeastLikely = 0.02F;  // that a chain of drafts goes on at
 
-  // `trust`: what a text is expected to be like at first, as a part of the prior.
+  // `trust`: what a sequence is expected to be like at first, as a part of the prior.
   explicit Acceptance(float temperature = 0, float trust = 1) : temperature_(temperature), trust_(trust) {}
   float of(int32_t match_len) const;  // at least 1 token
   void observe(int32_t match_len, bool was_right);

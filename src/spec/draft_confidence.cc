@@ -5,8 +5,8 @@
 namespace ibid {
 namespace {
 
-constexpr float kPartWeight = 4;      // of what is known of the whole text, in observations of a part
-constexpr float kKeptOfText = 0.97F;  // of what was seen of a text, each time
+constexpr float kPartWeight = 4;      // of what is known of the whole sequence, in observations of a part
+constexpr float kKeptOfText = 0.97F;  // of what was seen of a sequence, each time
 constexpr float kSurest = 0.98F;
 
 }  // namespace
@@ -20,11 +20,11 @@ size_t DraftConfidence::part_of(float probability) {
   return std::min(kParts - 1, static_cast<size_t>(std::max(0.0F, probability) * kParts));
 }
 
-// A sure draft model is mostly right, an unsure one is so as often as two guesses meet.
+// A sure draft model is mostly right, an unsure one is so as often as two drafts meet.
 float DraftConfidence::prior(float probability) { return 0.2F + 0.75F * std::clamp(probability, 0.0F, 1.0F); }
 
 float DraftConfidence::of(float probability) const {
-  // What the prior means is a pair of that rate; the text's own drafts, by what the prior expected of them.
+  // What the prior means is a pair of that rate; the sequence's own drafts, by what the prior expected of them.
   const float expected = kTextWeight * 0.6F + n_expected_, right = kTextWeight * rate_ + all_.n_right;
   const Seen& seen = seen_[part_of(probability)];
   const float of_all = std::min(kSurest, prior(probability) * right / expected);

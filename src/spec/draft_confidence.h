@@ -1,7 +1,7 @@
 // DraftConfidence: how likely a draft model's token is the one that the target draws, by the probability that the
-// draft model itself gave it, corrected by what this text and, slowly, all texts of this pair of models turned out to
-// be. Only what was drafted can be counted, so what is known of a pair is forgotten with each new text: a pair that
-// never agreed is tried again now and then.
+// draft model itself gave it, corrected by what this sequence and, slowly, all sequences of this pair of models turned
+// out to be. Only what was drafted can be counted, so what is known of a pair is forgotten with each new sequence: a
+// pair that never agreed is tried again now and then.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace ibid {
 
-// How often a pair of models agreed, over all texts: one number, which tells nothing of any text.
+// How often a pair of models agreed, over all sequences: one number, which tells nothing of any sequence.
 class PairAgreement {
  public:
   explicit PairAgreement(float prior = 0.75F) : prior_(prior) {}
@@ -41,7 +41,7 @@ class DraftConfidence {
   };
   static size_t part_of(float probability);
   static float prior(float probability);
-  float rate_;  // of the pair, when the text began
+  float rate_;  // of the pair, when the sequence began
   Seen all_;
   float n_expected_ = 0;  // of all_.n_right, by the prior
   std::array<Seen, kParts> seen_ = {};

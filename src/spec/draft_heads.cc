@@ -38,9 +38,9 @@ constexpr std::array<Spelling, 9> kSpellings = {{
     {"hydra_mlp.#.#.linear", Part::kLinear},
     {"hydra_mlp.#.#.res_connection", Part::kSkip},
     {"hydra_lm_head.#", Part::kOutput},
-    {"hydra_lm_head.#.#", Part::kOutput},  // behind a dropout
+    {"hydra_lm_head.#.#", Part::kOutput},  // after a dropout
     {"#.#.linear", Part::kLinear},
-    {"#.#", Part::kOutput},  // Medusa's: the layer behind the last
+    {"#.#", Part::kOutput},  // Medusa's: the layer after the last
 }};
 constexpr std::array<std::string_view, 2> kPrefixes = {"medusa_head.", "hydra_head."};
 

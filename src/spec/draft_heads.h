@@ -1,12 +1,12 @@
-// DraftHeads: small networks behind a target's final norm that say the tokens after its next one. Head i says token
+// DraftHeads: small networks after a target's final norm that say the tokens after its next one. Head i says token
 // t + 2 + i from the target's hidden state of token t and, where it is "grounded", the embeddings of tokens t + 1 to
 // t + 1 + i (Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads", 2024;
 // Ankner et al., "Hydra: Sequentially-Dependent Draft Heads for Medusa Decoding", 2024):
 //     x = the hidden state [C], or it and the embeddings side by side [(i + 2) C]
 //     x = skip(x) + SiLU(linear(x)) for each layer; skip is a product where the width changes, else nothing
 //     logits = a head's own outputs of x, or the target's, of the tokens that the file lists
-// Nothing is kept of a text but the hidden state of its last row: no cache, nothing to compute after a prefix hit, and
-// nothing to undo where drafts were wrong.
+// Nothing is kept of a sequence but the hidden state of its last row: no cache, nothing to compute after a prefix hit,
+// and nothing to undo where drafts were wrong.
 //
 // Files: a GGUF of architecture "hydra" or "medusa" (tools/train_heads.py writes them), or a folder of safetensors with
 // a config.json, by the names that the papers' programs give.
@@ -48,10 +48,10 @@ class DraftHeads {
   // What the columns of a head's logits stand for, ascending; empty: all ids of the target.
   const std::vector<TokenId>& ids() const { return ids_; }
 
-  // The row of the next pass that a text has: its hidden state, [C].
+  // The row of the next pass that a sequence has: its hidden state, [C].
   void set_hidden(int32_t row, std::span<const float> hidden);
   void copy_hidden(int32_t from, int32_t to);
-  // The token behind what the row has so far: the text's last one, then its drafts. At most n_heads().
+  // The token after what the row has so far: the sequence's last one, then its drafts. At most n_heads().
   void add_token(int32_t row, int32_t place, TokenId token);
   // The logits of head `i`, [rows, ids or V], of rows that have i + 1 tokens; valid until the next call.
   std::span<const float> run(int32_t i, std::span<const int32_t> rows);

@@ -44,10 +44,10 @@ std::vector<double> product(const ModelFile& file, const std::string& name, cons
 
 // The logits of a head as the papers write them.
 std::vector<double> said(const TinyHeads& o, const ModelFile& file, const Model& target, int64_t head,
-                         const std::vector<float>& hidden, std::span<const TokenId> behind) {
+                         const std::vector<float>& hidden, std::span<const TokenId> following) {
   std::vector<double> x(hidden.begin(), hidden.end());
   for (int64_t i = 0; o.is_grounded && i <= head; ++i) {
-    const auto e = floats(target.vocabulary()->embedding.raw, raw(behind[static_cast<size_t>(i)]));
+    const auto e = floats(target.vocabulary()->embedding.raw, raw(following[static_cast<size_t>(i)]));
     x.insert(x.end(), e.begin(), e.end());
   }
   for (int64_t j = 0; j < o.n_layers; ++j) {
@@ -98,14 +98,14 @@ TEST(DraftHeads, SayWhatTheFormulaSays) {
     auto heads = DraftHeads::load(file, *m.model, *m.stream, 4);
     ASSERT_TRUE(heads.ok()) << heads.error().message;
     EXPECT_EQ((*heads)->n_heads(), o.n_heads);
-    const auto behind = testing::some_tokens(8, o.vocab_size, 5);
+    const auto following = testing::some_tokens(8, o.vocab_size, 5);
     for (const int32_t row : {1, 3}) (*heads)->set_hidden(row, some_hidden(o.width, static_cast<uint64_t>(row)));
     for (int32_t i = 0; i < o.n_heads; ++i) {
-      for (const int32_t row : {1, 3}) (*heads)->add_token(row, i, behind[static_cast<size_t>(i + row)]);
+      for (const int32_t row : {1, 3}) (*heads)->add_token(row, i, following[static_cast<size_t>(i + row)]);
       const std::vector<int32_t> rows = {3, 1};
       const std::span<const float> logits = (*heads)->run(i, rows);
       for (size_t r = 0; r < 2; ++r) {
-        const auto tokens = std::span(behind).subspan(static_cast<size_t>(rows[r]));
+        const auto tokens = std::span(following).subspan(static_cast<size_t>(rows[r]));
         const auto expected = said(o, *file, *m.model, i, some_hidden(o.width, static_cast<uint64_t>(rows[r])), tokens);
         ASSERT_EQ(logits.size(), 2 * expected.size());
         for (size_t n = 0; n < expected.size(); ++n)
@@ -129,19 +129,19 @@ std::shared_ptr<const ModelFile> changed(const ModelFile& file, const std::map<s
 }
 
 // Between two layers of which Hydra's programs may have a dropout, which counts.
-TEST(DraftHeads, AreFoundBehindDropouts) {
+TEST(DraftHeads, AreFoundAfterDropouts) {
   LoadedModel m(testing::TinyModelOptions{});
   const TinyHeads o = {
       .width = m.model->config().width, .vocab_size = 96, .has_outputs = true, .names = HeadNames::kHydra};
   const auto plain = tiny_heads_file(o);
-  const auto behind = changed(*plain, {{"hydra_num_layers", int64_t{2}}}, [](std::string name) {
+  const auto following = changed(*plain, {{"hydra_num_layers", int64_t{2}}}, [](std::string name) {
     name = std::regex_replace(name, std::regex(R"(^(hydra_mlp\.\d+)\.1\.)"), "$1.3.");
     name = std::regex_replace(name, std::regex(R"(^(hydra_mlp\.\d+)\.0\.)"), "$1.1.");
     name = std::regex_replace(name, std::regex(R"(^(hydra_lm_head\.\d+)\.)"), "$1.1.");
     return name;
   });
   std::vector<float> said[2];
-  for (const auto& [file, out] : {std::pair(plain, &said[0]), std::pair(behind, &said[1])}) {
+  for (const auto& [file, out] : {std::pair(plain, &said[0]), std::pair(following, &said[1])}) {
     auto heads = DraftHeads::load(file, *m.model, *m.stream, 1);
     ASSERT_TRUE(heads.ok()) << heads.error().message;
     (*heads)->set_hidden(0, some_hidden(o.width, 1));
@@ -227,8 +227,8 @@ TEST(DraftHeads, OfOtherTypesTwiceOrInPartsAreRefusedByName) {
   }
 }
 
-// The most likely token of head i behind this hidden state and these tokens; and of the head after it behind that one.
-TEST(HeadsProposer, ReadsTheLastStateAndTheTokensBehindIt) {
+// The most likely token of head i after this hidden state and these tokens; and of the head after it after that one.
+TEST(HeadsProposer, ReadsTheLastStateAndTheTokensAfterIt) {
   LoadedModel m(testing::TinyModelOptions{});
   TinyHeads o = heads_for(m);
   o.ids = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89};
@@ -249,12 +249,12 @@ TEST(HeadsProposer, ReadsTheLastStateAndTheTokensBehindIt) {
     return drafts.tokens;
   };
   const auto expected = [&](const std::vector<float>& hidden, size_t n) {
-    std::vector<TokenId> out, behind = {text[n - 1]};
+    std::vector<TokenId> out, following = {text[n - 1]};
     for (int32_t i = 0; i < o.n_heads; ++i) {
-      const auto logits = said(o, *file, *m.model, i, hidden, behind);
+      const auto logits = said(o, *file, *m.model, i, hidden, following);
       const auto best = std::ranges::max_element(logits) - logits.begin();
       out.push_back(TokenId{static_cast<int32_t>(o.ids[static_cast<size_t>(best)])});
-      behind.push_back(out.back());
+      following.push_back(out.back());
     }
     return out;
   };
@@ -306,7 +306,7 @@ TEST(HeadsProposer, DrawsTreesOfWhatTheHeadsSayOfEachWay) {
       const Drafts& d = drafts[sequence];
       ASSERT_EQ(d.size(), 13);
       size_t n_siblings = 0, deepest = 0;
-      std::map<int32_t, std::vector<TokenId>> best;  // behind a draft, those that are left
+      std::map<int32_t, std::vector<TokenId>> best;  // after a draft, those that are left
       for (int32_t i = 0; i < d.size(); ++i) {
         const int32_t parent = d.parents[static_cast<size_t>(i)];
         std::vector<TokenId> way;

@@ -56,7 +56,7 @@ TEST(NamedTrees, AreReadFromEitherContainer) {
   EXPECT_EQ(ways_of(DraftHeads::read_tree(*with({.width = 8, .vocab_size = 9}, {{"medusa.choices", texts}})).value()),
             expected);
   EXPECT_TRUE(DraftHeads::read_tree(*with({.width = 8, .vocab_size = 9}, {})).value().empty());
-  // Of a rank or depth that nobody draws, with what is behind it.
+  // Of a rank or depth that nobody draws, with what is after it.
   EXPECT_EQ(ways_of(named_tree({{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {8, 0}, {0, 0}, {0, 0, 0}}, 2).value()),
             (std::set<std::vector<int64_t>>{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {0, 0}}));
   EXPECT_EQ(widest(named_tree(kTree, 3).value()), 2);
@@ -74,7 +74,7 @@ TEST(NamedTrees, ThatAreNoneAreRefused) {
                      .ok());
 }
 
-// What is drafted for a text, as ways of ranks: which of a head's best each token is.
+// What is drafted for a sequence, as ways of ranks: which of a head's best each token is.
 std::set<std::vector<int64_t>> drafted(const HeadsOptions& options, const StepPrices& prices, int32_t most,
                                        int64_t* n_ways) {
   LoadedModel m(testing::TinyModelOptions{});

@@ -12,7 +12,7 @@ namespace ibid {
 namespace {
 
 constexpr int32_t kNearly = 16;      // tokens that are missing and computed with the next draft, whatever they cost
-constexpr double kPiecePart = 0.25;  // of a step's time, for pieces of what is further behind
+constexpr double kPiecePart = 0.25;  // of a step's time, for pieces of what is further after
 constexpr int32_t kAnswerLen = 256;  // tokens that an answer may be expected to go on for, if it says no less
 constexpr int32_t kNoEnd = std::numeric_limits<int32_t>::max();
 
@@ -28,7 +28,7 @@ Status DraftModel::check(const DraftModelOptions& options, int32_t context_len) 
   if (options.n_window == 0 || longest_read(options, kNoEnd) <= context_len) return {};
   return invalid("A window of " + std::to_string(options.n_sink) + " and up to twice " +
                      std::to_string(options.n_window) + " tokens with " + std::to_string(kMaxDrafts) +
-                     " drafts behind them is more than the draft model's context of " + std::to_string(context_len) +
+                     " drafts after them is more than the draft model's context of " + std::to_string(context_len) +
                      ".",
                  "spec");
 }
@@ -94,7 +94,8 @@ void DraftModel::propose_all(std::span<const Proposal> proposals) {
       [&] { drop_all(); });
 }
 
-// ---- texts ---------------------------------------------------------------------------------------------------------
+// ---- sequences
+// ---------------------------------------------------------------------------------------------------------
 
 // Null: all places are taken.
 DraftModel::Text* DraftModel::text_of(const ProposalInput& input) {
@@ -133,7 +134,7 @@ void DraftModel::forget(int64_t sequence) {
   }
 }
 
-// What the text became since it was last seen: as much of the drafts as agrees stays computed.
+// What the sequence became since it was last seen: as much of the drafts as agrees stays computed.
 void DraftModel::follow(Text& text, const ProposalInput& input) {
   const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
   const int32_t n_agreed = drafting_.follow(text, input);
@@ -145,7 +146,7 @@ void DraftModel::follow(Text& text, const ProposalInput& input) {
   cut(text);
 }
 
-// Where the window holds twice what it should, it begins anew: keys behind the sink are of other positions then.
+// Where the window holds twice what it should, it begins again: keys after the sink are of other positions then.
 void DraftModel::cut(Text& text) {
   const bool is_full = text.n_text - text.n_left_out > int64_t{options_.n_sink} + 2 * int64_t{options_.n_window};
   if (options_.n_window == 0 || !is_full) return;
@@ -154,7 +155,7 @@ void DraftModel::cut(Text& text) {
   cache_.truncate(text.blocks, text.n_computed);
 }
 
-// Its text is what the target's was when it last looked, and its drafts behind that: it has keys of no other token.
+// Its sequence is what the target's was when it last looked, and its drafts after that: it has keys of no other token.
 void DraftModel::self_check(const HeldText& held) const {
   const Text* text = held_place(texts_, held.sequence);
   if (text == nullptr) return;
@@ -190,7 +191,7 @@ void DraftModel::list_lanes(std::span<const Proposal> proposals) {
   }
 }
 
-// Whether what is missing of a text can come in again by what drafts save, for as long as its answer may go on.
+// Whether what is missing of a sequence can come in again by what drafts save, for as long as its answer may go on.
 bool DraftModel::is_worth_reading(const Lane& lane) const {
   const int32_t n = n_missing(text_of(lane));
   if (lane.is_pinned || n <= kNearly || !drafting_.is_priced()) return true;
@@ -204,7 +205,7 @@ bool DraftModel::is_worth_reading(const Lane& lane) const {
   const double n_more = choice.n_tokens() - prices.n_decodes;
   const double saved = prices.step * choice.n_tokens() / prices.n_decodes - choice.seconds();
   double n_left = std::min(lane.proposal->input.n_left, kAnswerLen);
-  if (options_.n_window > 0) n_left = std::min(n_left, static_cast<double>(options_.n_window));  // then it begins anew
+  if (options_.n_window > 0) n_left = std::min(n_left, static_cast<double>(options_.n_window));  // then it begins again
   const double to_read = cost.seconds(n) - cost.seconds(0);
   return to_read <= saved * n_left / (1 + n_more);
 }
@@ -273,7 +274,7 @@ std::span<const float> DraftModel::compute() {
   return logits;
 }
 
-// Computes the lanes' tokens and draws behind those that are whole. False where nobody has blocks.
+// Computes the lanes' tokens and draws after those that are whole. False where nobody has blocks.
 bool DraftModel::pass() {
   const int32_t n_tokens = reserve();
   if (n_tokens == 0) return false;

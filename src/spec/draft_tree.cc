@@ -24,12 +24,12 @@ Result<std::vector<DraftPlace>> named_tree(const std::vector<std::vector<int64_t
     other.push_back(way.back() - 1);
     if (way.back() > 0 && !index.contains(other)) return bad("comes before one of less rank beside it");
     if (index.contains(way)) return bad("is there twice");
-    const int32_t behind = way.size() == 1 ? -1 : parent->second;
+    const int32_t following = way.size() == 1 ? -1 : parent->second;
     const bool is_left_out =
-        behind == -2 || static_cast<int64_t>(way.size()) > depth || way.back() >= ProposeRule::kMost;
+        following == -2 || static_cast<int64_t>(way.size()) > depth || way.back() >= ProposeRule::kMost;
     index[way] = is_left_out ? -2 : static_cast<int32_t>(out.size());
     if (is_left_out) continue;
-    out.push_back({behind, static_cast<int32_t>(way.back()), static_cast<int32_t>(way.size())});
+    out.push_back({following, static_cast<int32_t>(way.back()), static_cast<int32_t>(way.size())});
   }
   return out.empty() ? invalid("the tree has no place", "medusa_choices") : Result(std::move(out));
 }

@@ -28,7 +28,8 @@ void Drafting::passed(int32_t n_tokens, double seconds) {
   spent_ += seconds;
 }
 
-// ---- texts ---------------------------------------------------------------------------------------------------------
+// ---- sequences
+// ---------------------------------------------------------------------------------------------------------
 
 void Drafting::begin_text(DraftText& text, const ProposalInput& input) {
   text.sequence = input.sequence;
@@ -57,7 +58,7 @@ int32_t Drafting::follow(DraftText& text, const ProposalInput& input) {
   return n_agreed;
 }
 
-// Of the last drafts, those up to the first that was wrong, verified or not: the text tells.
+// Of the last drafts, those up to the first that was wrong, verified or not: the sequence tells.
 void Drafting::observe(DraftText& text, const ProposalInput& input, int32_t n_agreed) {
   const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
   for (size_t i = 0; i < text.sureness.size(); ++i) {
@@ -147,11 +148,11 @@ SampleHistory Drafting::history_of(const DraftLane& lane, Scratch& scratch) cons
   return {tokens.first(n_prompt), scratch.answer};
 }
 
-void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& scratch) const {
+void Drafting::draw(DraftLane& lane, std::span<const float> proposers, Scratch& scratch) const {
   const ProposalInput& input = lane.proposal->input;
   DraftText& text = *lane.text;
   const auto n = static_cast<size_t>(options_.vocab_size);
-  const std::span<const float> row = as_target(drafters, scratch.row);
+  const std::span<const float> row = as_target(proposers, scratch.row);
   SamplerState state = lane.node < 0 ? text.state : text.tree.nodes[static_cast<size_t>(lane.node)].state;
   const SampleHistory history = history_of(lane, scratch);
   scratch.mask.clear();
@@ -183,10 +184,10 @@ void Drafting::draw(DraftLane& lane, std::span<const float> drafters, Scratch& s
       if (scratch.best[i].token != tokens.front()) tokens.push_back(scratch.best[i].token);
     }
   }
-  add_drawn(lane, tokens, state, options_.ids.empty() ? row : drafters, scratch.sampler);
+  add_drawn(lane, tokens, state, options_.ids.empty() ? row : proposers, scratch.sampler);
 }
 
-// How sure the drafter is of each: its own probability at temperature 1, of those that are left.
+// How sure the proposer is of each: its own probability at temperature 1, of those that are left.
 void Drafting::add_drawn(DraftLane& lane, std::span<const TokenId> tokens, const SamplerState& state,
                          std::span<const float> row, SamplerScratch& scratch) const {
   const ProposalInput& input = lane.proposal->input;
@@ -195,7 +196,7 @@ void Drafting::add_drawn(DraftLane& lane, std::span<const TokenId> tokens, const
     return TokenId{static_cast<int32_t>(std::ranges::lower_bound(options_.ids, token) - options_.ids.begin())};
   };
   const bool is_scored = score_row(row, column(tokens.front()), 0, scratch).ok();
-  // Behind an end nothing follows, so that its row is not worth a draft; but what is drawn for rejection is offered.
+  // After an end nothing follows, so that its row is not worth a draft; but what is drawn for rejection is offered.
   const bool may_withhold = lane.q.empty();
   float left = 1;
   for (const TokenId token : tokens) {

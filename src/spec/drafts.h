@@ -1,6 +1,6 @@
-// Drafts: tokens that someone proposes to follow a sequence's text, as a tree of which a chain is the plain case. They
-// stand beside the text and are none of it: verification (the engine's rows of RowPurpose::kVerify) takes over those
-// that the sampler would have drawn itself, so that an answer's bytes are those of no drafts at all.
+// Drafts: tokens that someone proposes to follow a sequence's sequence, as a tree of which a chain is the plain case.
+// They stand beside the sequence and are none of it: verification (the engine's rows of RowPurpose::kVerify) takes over
+// those that the sampler would have drawn itself, so that an answer's bytes are those of no drafts at all.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ inline constexpr int32_t kMaxDrafts = 64;  // of a sequence in a step
 
 struct Drafts {
   std::vector<TokenId> tokens;
-  std::vector<int32_t> parents;  // of each, the index of the one before it, smaller than its own; -1: the text's end
+  std::vector<int32_t>
+      parents;  // of each, the index of the one before it, smaller than its own; -1: the sequence's end
   // Of each, what it was drawn from, [V] of its proposer's until the next step; empty: nobody drew it.
   std::vector<std::span<const float>> q;
   std::vector<uint8_t> is_distinct;  // of each: 1: it was drawn from q without the siblings before it, normalised again
@@ -49,14 +50,14 @@ struct Drafts {
     is_distinct.push_back(was_distinct ? 1 : 0);
   }
 
-  // How many tokens lie on the way from the text's end to draft i, its own included: its position is that of the text's
-  // last token and this.
+  // How many tokens lie on the way from the sequence's end to draft i, its own included: its position is that of the
+  // sequence's last token and this.
   int32_t depth(int32_t i) const;
-  // Among the first n drafts, the one behind `parent` (-1: the text) that is `token`; -1: none.
+  // Among the first n drafts, the one after `parent` (-1: the sequence) that is `token`; -1: none.
   int32_t child(int32_t parent, TokenId token, int32_t n) const;
   // Whether each of the first n follows the one before it.
   bool is_chain(int32_t n) const;
-  // The first draft behind the text, the first behind that, and so on: at most n.
+  // The first draft after the sequence, the first after that, and so on: at most n.
   void first_way(size_t n, std::vector<TokenId>& out) const;
 };
 

@@ -1,5 +1,5 @@
 // EagleHead: a draft head with attention of its own. It goes over pairs: pair P is what the target made of token P and
-// the token behind it, and says the token after that. It keeps a key and a value of each pair.
+// the token after it, and says the token after that. It keeps a key and a value of each pair.
 //
 // EAGLE-1 and -2 (Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty", 2024, section 3):
 //     state = what the target's final norm makes of token P
@@ -12,9 +12,9 @@
 //             over all three (`norm_before_fc`) or one for each (`fc_norm`)
 //     x = state; one decoder layer whose attention reads [norm(embedding of token P + 1); norm(state)]
 //     logits = its own outputs, which may be of fewer tokens, of norm(x)
-// Behind a draft, x stands in the place of what the target has not made yet.
+// After a draft, x stands in the place of what the target has not made yet.
 //
-// The layer that a checkpoint brings along to guess further tokens (MTP) is a head of its own kind (spec/mtp_layer.h).
+// The layer that a checkpoint brings along to draft further tokens (MTP) is a head of its own kind (spec/mtp_layer.h).
 //
 // Files: a folder of safetensors with a config.json, under the names of the papers' programs; a GGUF of architecture
 // "eagle" with the same names and keys (tools/pack_eagle.py); or one of architecture "eagle3", as llama.cpp's converter
@@ -44,12 +44,12 @@ namespace ibid {
 
 struct EagleSizes {
   int32_t n_texts = 8;     // those of a pass
-  int32_t n_rows = 0;      // R: rows of logits of a pass; 0: one for each text
+  int32_t n_rows = 0;      // R: rows of logits of a pass; 0: one for each sequence
   int32_t n_tokens = 256;  // T of the largest pass
   int32_t n_blocks = 0;    // of its keys and values
   int32_t block_len = 16;  // B
   DType kv_dtype = DType::kF16;
-  int32_t context_len = 0;    // pairs of a text at most
+  int32_t context_len = 0;    // pairs of a sequence at most
   int32_t step_tokens = 512;  // of the target's largest step
   int32_t most_rows() const { return n_rows > 0 ? n_rows : n_texts; }
 };
@@ -101,10 +101,10 @@ class EagleHead {
 
   struct Said {
     std::span<const float> logits;  // [R, ids or V]
-    std::span<const float> states;  // [R, C]: of the pairs behind the drafts
+    std::span<const float> states;  // [R, C]: of the pairs after the drafts
   };
-  // A pass over pairs: `batch` has the second token of each and their places among the text's pairs, and wants at most
-  // R rows. Without any only keys and values are computed. Valid until the next call.
+  // A pass over pairs: `batch` has the second token of each and their places among the sequence's pairs, and wants at
+  // most R rows. Without any only keys and values are computed. Valid until the next call.
   Said run(const ForwardBatch& batch);
 
  private:

@@ -78,7 +78,7 @@ TEST_F(EagleHeads, KnowWhatTheyReadAndWhatTheirOutputsStandFor) {
   EXPECT_FALSE(head->is_third());
   EXPECT_TRUE(head->ids().empty());
   ASSERT_EQ(head->taps().layers.size(), 1U);
-  EXPECT_EQ(head->taps().layers[0], m_.model->config().n_layers) << "behind the final norm";
+  EXPECT_EQ(head->taps().layers[0], m_.model->config().n_layers) << "after the final norm";
   EXPECT_GT(EagleHead::sized_bytes(*file(third()), *m_.model, *m_.stream, kSizes).value(),
             8 * EagleHead::block_bytes(*file(third()), *m_.model, *m_.stream, kSizes).value());
 }

@@ -74,7 +74,8 @@ void EagleProposer::measure() {
   cache_.release(text.blocks);
 }
 
-// ---- texts ---------------------------------------------------------------------------------------------------------
+// ---- sequences
+// ---------------------------------------------------------------------------------------------------------
 
 void EagleProposer::drop(Text& text) {
   forget_read(text);
@@ -96,7 +97,7 @@ void EagleProposer::forget(int64_t sequence) {
   }
 }
 
-// Rows that were told before, of a text that was preempted, are the same once more.
+// Rows that were told before, of a sequence that was preempted, are the same once more.
 void EagleProposer::read(const ReadTokens& told) {
   if (told.n_running > most_running_ && !told.is_pinned) {
     forget(told.sequence);
@@ -140,7 +141,7 @@ bool EagleProposer::read_waiting(Text& text) {
   return true;
 }
 
-// It was told of all that the target has computed of the text since it began, and of no draft.
+// It was told of all that the target has computed of the sequence since it began, and of no draft.
 void EagleProposer::self_check(const HeldText& held) const {
   const Text* text = held_place(texts_, held.sequence);
   if (text == nullptr || text->n_read + text->n_waiting == 0) return;
@@ -175,7 +176,7 @@ void EagleProposer::propose_all(std::span<const Proposal> proposals) {
       });
 }
 
-// Whether the pair at the text's end is here to draft from. If it was read before, it is once more.
+// Whether the pair at the sequence's end is here to draft from. If it was read before, it is once more.
 bool EagleProposer::has_end(Text& text, int32_t n_tokens) const {
   if (text.end() != n_tokens - 1) return false;
   if (text.n_waiting == 0 && text.keeps_last) --text.n_read, ++text.n_waiting;
@@ -210,8 +211,8 @@ void EagleProposer::note_written(Text& text, int32_t slot, TokenId token) {
   text.written[static_cast<size_t>(slot)] = token;
 }
 
-// All pairs of a text that wait, in its slots from n_written on: features of the target, of which fuse() makes states.
-// Its next row where that of the last one is wanted.
+// All pairs of a sequence that wait, in its slots from n_written on: features of the target, of which fuse() makes
+// states. Its next row where that of the last one is wanted.
 void EagleProposer::add_pairs(Text& text, bool is_wanted) {
   const auto n = static_cast<size_t>(text.n_waiting), len = static_cast<size_t>(head_->feature_len());
   const auto first_row = static_cast<size_t>(arrays_.n_tokens());
@@ -226,14 +227,14 @@ void EagleProposer::add_pairs(Text& text, bool is_wanted) {
   end_sequence(text);
 }
 
-// A draft, with the head's own state behind the row that it was drawn from, which is one of the last pass.
+// A draft, with the head's own state after the row that it was drawn from, which is one of the last pass.
 void EagleProposer::load_draft(const DraftNode& node) {
   const auto C = static_cast<size_t>(head_->width());
   const auto row = static_cast<size_t>(node.row);
   std::ranges::copy(said_.states.subspan(row * C, C), head_->state(arrays_.n_tokens()).begin());
 }
 
-// What the target made of each text since it last drafted, and the first draft behind that.
+// What the target made of each sequence since it last drafted, and the first draft after that.
 void EagleProposer::first_pass() {
   const double begin = clock_.now();
   arrays_.clear();
@@ -258,7 +259,7 @@ void EagleProposer::first_pass() {
   draw(begin);
 }
 
-// Lanes of a text stand side by side. Without blocks for all of them it has none.
+// Lanes of a sequence stand side by side. Without blocks for all of them it has none.
 void EagleProposer::drop_without_room() {
   for (size_t i = 0, n = 0; i < lanes_.size(); i += n) {
     Text& text = text_of(lanes_[i]);
@@ -270,8 +271,8 @@ void EagleProposer::drop_without_room() {
   }
 }
 
-// In the next slot of its text. Its position is that of its depth; the way to it is where its slots are those of their
-// positions plain text, as a chain's are.
+// In the next slot of its sequence. Its position is that of its depth; the way to it is where its slots are those of
+// their positions plain sequence, as a chain's are.
 void EagleProposer::add_node(Text& text, DraftNode& node, bool is_alone) {
   load_draft(node);
   node.slot = text.n_written++;
@@ -288,7 +289,7 @@ void EagleProposer::add_node(Text& text, DraftNode& node, bool is_alone) {
   arrays_.want_last();
 }
 
-// The drafts that others are drawn behind.
+// The drafts that others are drawn after.
 void EagleProposer::next_pass() {
   const double begin = clock_.now();
   arrays_.clear();
@@ -312,7 +313,7 @@ void EagleProposer::draw(double begin) {
   ++n_passes_;
 }
 
-// Ends a text's part of the batch, over the blocks of what is written of it.
+// Ends a sequence's part of the batch, over the blocks of what is written of it.
 void EagleProposer::end_sequence(const Text& text) {
   arrays_.add_blocks(std::span(text.blocks).first(static_cast<size_t>(cache_.n_blocks_for(text.n_written))));
   arrays_.end_sequence();

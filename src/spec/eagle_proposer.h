@@ -1,16 +1,16 @@
 // EagleProposer: an EAGLE head (spec/eagle_head.h) as a proposer of chains and trees. It is told what the target's
-// layers made of each token of a text, keeps what the head's attention reads of them, and drafts from the pair at the
-// text's end, its own states standing in for those that the target has not made yet. What drafts left is overwritten by
-// what the target makes of the tokens that were taken over.
+// layers made of each token of a sequence, keeps what the head's attention reads of them, and drafts from the pair at
+// the sequence's end, its own states standing in for those that the target has not made yet. What drafts left is
+// overwritten by what the target makes of the tokens that were taken over.
 //
-// Where a text's beginning came from the prefix cache nobody told of it: then the head reads from there on, as if the
-// text began there. So it does where its keys and values found no room, and a text that finds no place has no drafts
-// of it. All that changes which drafts there are, and no answer.
+// Where a sequence's beginning came from the prefix cache nobody told of it: then the head reads from there on, as if
+// the sequence began there. So it does where its keys and values found no room, and a sequence that finds no place has
+// no drafts of it. All that changes which drafts there are, and no answer.
 //
 // Of a tree's drafts each sees those on the way to it alone, in whichever slots they lie (kernels/forward_batch.h).
 //
 // How many are drafted is chosen as a draft model's are (spec/drafting.h), trees as spec/tree_drafting.h says. One
-// thread, the engine's; draws use the stream's team. All memory but texts' tokens is held from the start.
+// thread, the engine's; draws use the stream's team. All memory but sequences' tokens is held from the start.
 #pragma once
 
 #include <limits>
@@ -31,19 +31,19 @@ struct EagleOptions {
   std::vector<TokenId> end_of_generation;  // which are not drafted
   bool always = false;                     // drafts as many as it may, whatever they cost
   int32_t branches = 1;                    // drafts for one place at most (TreeOptions); 1: chains
-  // Where more texts run it reads and drafts for those alone whose drafts are pinned: what others' would bring is less
-  // than what reading costs.
+  // Where more sequences run it reads and drafts for those alone whose drafts are pinned: what others' would bring is
+  // less than what reading costs.
   int32_t most_running = std::numeric_limits<int32_t>::max();
 };
 
 class EagleProposer final : public Proposer {
  public:
-  // Pairs of a text that wait to be read: more of them are read at once, whoever drafts.
+  // Pairs of a sequence that wait to be read: more of them are read at once, whoever drafts.
   static constexpr int32_t kMostWaiting = 32;
-  // Of trees: drafts of a text that are drawn behind in one pass, and those for one place that a server has.
+  // Of trees: drafts of a sequence that are drawn after in one pass, and those for one place that a server has.
   static constexpr int32_t kWidth = 3, kBranches = 3;
-  // For so many texts at a time, pairs of a text at most and steps of the target; other members as they are. Two whole
-  // contexts of keys and values, or many shorter texts.
+  // For so many sequences at a time, pairs of a sequence at most and steps of the target; other members as they are.
+  // Two whole contexts of keys and values, or many shorter sequences.
   static EagleSizes sizes(int32_t n_texts, int32_t context_len, int32_t step_tokens);
 
   // `head` was loaded with sizes of the above; `stream` and `clock` outlive it.
@@ -62,16 +62,16 @@ class EagleProposer final : public Proposer {
 
   // For tests.
   int64_t n_passes() const { return n_passes_; }
-  int64_t n_read() const { return n_read_; }  // pairs, behind which nothing was drafted
+  int64_t n_read() const { return n_read_; }  // pairs, after which nothing was drafted
   const BlockCache& cache() const { return cache_; }
 
  private:
-  // Pairs first .. first + n_read - 1, by the position of their first token, are read; n_waiting wait behind them. Pair
+  // Pairs first .. first + n_read - 1, by the position of their first token, are read; n_waiting wait after them. Pair
   // i has slot i - first.
   struct Text : DraftText {
     int32_t first = 0, n_read = 0, n_waiting = 0;
     bool keeps_last = false;  // what waited last is read and still there, in the first place
-    int32_t n_written = 0;    // n_read, and the drafts' behind
+    int32_t n_written = 0;    // n_read, and the drafts' after
     BlockTable blocks;
     std::vector<TokenId> written;  // the second token of the pair in each slot, for self_check()
     std::vector<TokenId> waiting;  // [kMostWaiting]: their second tokens

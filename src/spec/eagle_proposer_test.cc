@@ -1,5 +1,5 @@
-// What an EAGLE head drafts as a proposer is what it says of the whole text gone over at once, however it was told of
-// the text, whatever was drafted before and taken over or not, and wherever its own memory began.
+// What an EAGLE head drafts as a proposer is what it says of the whole sequence gone over at once, however it was told
+// of the sequence, whatever was drafted before and taken over or not, and wherever its own memory began.
 #include "spec/eagle_proposer.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class EagleDrafts : public ::testing::TestWithParam<Kind> {
   std::vector<TokenId> expected(std::span<const TokenId> text, int32_t begin = 0, int32_t n = kMany) {
     std::vector<TokenId> out;
     for (int32_t i = 0; i < n; ++i) {
-      const std::vector<float> row = texts_->row_behind(text, out, begin);
+      const std::vector<float> row = texts_->row_after(text, out, begin);
       out.push_back(TokenId{static_cast<int32_t>(std::ranges::max_element(row) - row.begin())});
     }
     return out;
@@ -52,11 +52,11 @@ class EagleDrafts : public ::testing::TestWithParam<Kind> {
   EagleProposer* proposer_ = nullptr;
 };
 
-TEST_P(EagleDrafts, AreWhatTheHeadSaysOfTheWholeText) {
+TEST_P(EagleDrafts, AreWhatTheHeadSaysOfTheWholeSequence) {
   const std::vector<TokenId> text = testing::some_tokens(120, 96, 3);
   const auto upto = [&](int32_t n) { return std::span(text).first(static_cast<size_t>(n)); };
   EXPECT_TRUE(drafted(1, upto(20)).empty()) << "nothing was told of this text";
-  // A prompt of 100 tokens in three pieces, more than wait at a time, beside another text.
+  // A prompt of 100 tokens in three pieces, more than wait at a time, beside another sequence.
   tell(1, upto(100), 0, 40);
   tell(2, upto(9), 0, 8, 3);
   EXPECT_EQ(drafted(2, upto(9)), expected(upto(9)));
@@ -64,12 +64,12 @@ TEST_P(EagleDrafts, AreWhatTheHeadSaysOfTheWholeText) {
   EXPECT_TRUE(drafted(1, upto(100)).empty()) << "the prompt's end was not computed yet";
   tell(1, upto(100), 41, 59);
   EXPECT_GT(proposer_->n_read(), 60) << "prompts are read as they come";
-  EXPECT_EQ(drafted(1, upto(101)), (std::vector<TokenId>{})) << "told without the token that was drawn behind it";
+  EXPECT_EQ(drafted(1, upto(101)), (std::vector<TokenId>{})) << "told without the token that was drawn after it";
   tell(1, upto(101), 99, 1);
   EXPECT_EQ(drafted(1, upto(101)), expected(upto(101)));
   EXPECT_EQ(drafted(1, upto(101)), expected(upto(101))) << "the step was not carried out";
   EXPECT_EQ(drafted(2, upto(9)), expected(upto(9)));
-  // As a preempted text is computed again.
+  // As a preempted sequence is computed again.
   tell(1, upto(101), 0, 60);
   tell(1, upto(101), 60, 40);
   EXPECT_EQ(drafted(1, upto(101)), expected(upto(101)));
@@ -83,7 +83,7 @@ TEST_P(EagleDrafts, LeaveNothingBehindWhereTheyWereWrong) {
   for (int turn = 0; turn < 12; ++turn) {
     const std::vector<TokenId> drafts = drafted(1, text);
     ASSERT_EQ(drafts, expected(text)) << turn;
-    // So many of them are right, then the text goes its own way.
+    // So many of them are right, then the sequence goes its own way.
     const auto n_right = static_cast<size_t>(turn) % 4, n = text.size();
     text.insert(text.end(), drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(n_right));
     text.push_back(TokenId{(raw(drafts[n_right]) + 1) % 96});
@@ -93,7 +93,7 @@ TEST_P(EagleDrafts, LeaveNothingBehindWhereTheyWereWrong) {
   }
 }
 
-TEST_P(EagleDrafts, BeginWhereTheTextWasFirstTold) {
+TEST_P(EagleDrafts, BeginWhereTheSequenceWasFirstTold) {
   const std::vector<TokenId> text = testing::some_tokens(60, 96, 5);
   const auto all = std::span(text);
   tell(1, all.first(50), 33, 17);  // the rest came from the prefix cache
@@ -111,7 +111,7 @@ TEST_P(EagleDrafts, BeginWhereTheTextWasFirstTold) {
 }
 
 TEST_P(EagleDrafts, ForgetWhatFindsNoRoomAndGoOn) {
-  start(3, 5);  // 80 pairs of all texts
+  start(3, 5);  // 80 pairs of all sequences
   const std::vector<TokenId> text = testing::some_tokens(150, 96, 6);
   const auto upto = [&](int32_t n) { return std::span(text).first(static_cast<size_t>(n)); };
   tell(1, upto(61), 0, 60);

@@ -24,7 +24,7 @@ TEST(FixedTree, IsTheLikeliestOfItsSizeAndOneOfFewerIsItsBeginning) {
     for (const int32_t width : {1, 3}) {
       const std::vector<DraftPlace> all = fixed_tree(kMaxDrafts, branches, width, kMaxDrafts);
       ASSERT_EQ(all.size(), static_cast<size_t>(kMaxDrafts));
-      std::map<int32_t, int32_t> n_children, n_behind;  // of a place; of a depth
+      std::map<int32_t, int32_t> n_children, n_after;  // of a place; of a depth
       for (size_t i = 0; i < all.size(); ++i) {
         const DraftPlace& p = all[i];
         ASSERT_LT(p.parent, static_cast<int32_t>(i));
@@ -32,7 +32,7 @@ TEST(FixedTree, IsTheLikeliestOfItsSizeAndOneOfFewerIsItsBeginning) {
         ASSERT_LT(p.rank, branches);
         ASSERT_EQ(p.depth, p.parent < 0 ? 1 : all[static_cast<size_t>(p.parent)].depth + 1);
         if (p.rank == 0 && p.parent >= 0) {
-          ASSERT_LE(++n_behind[p.depth], width);
+          ASSERT_LE(++n_after[p.depth], width);
         }
       }
       for (const int32_t n : {1, 2, 7, 30}) {
@@ -47,7 +47,7 @@ TEST(FixedTree, IsTheLikeliestOfItsSizeAndOneOfFewerIsItsBeginning) {
   const std::vector<DraftPlace> four = fixed_tree(4, 2, 3, kMaxDrafts);
   EXPECT_EQ(four[2].parent, 1);
   EXPECT_TRUE(four[3].parent == -1 && four[3].rank == 1);
-  // Of two levels, with three for a place: three, and three behind each, however many are asked for.
+  // Of two levels, with three for a place: three, and three after each, however many are asked for.
   const std::vector<DraftPlace> flat = fixed_tree(kMaxDrafts, 3, 3, 2);
   EXPECT_EQ(flat.size(), 3u + 9u);
   EXPECT_TRUE(std::ranges::all_of(flat, [](const DraftPlace& p) { return p.depth <= 2; }));
@@ -93,22 +93,22 @@ class EagleTrees : public ::testing::TestWithParam<bool> {
     }
     return out;
   }
-  // That what is proposed behind each draft is of the three that the head says best behind that way alone; of a fixed
+  // That what is proposed after each draft is of the three that the head says best after that way alone; of a fixed
   // tree in their order.
   void expect_best(std::span<const TokenId> text, const Drafts& drafts, bool is_fixed) {
     for (int32_t parent = -1; parent < drafts.size(); ++parent) {
-      const std::vector<int32_t> behind = children(drafts, parent);
-      if (behind.empty()) continue;
-      std::vector<float> row = texts_->row_behind(text, way_to(drafts, parent));
+      const std::vector<int32_t> following = children(drafts, parent);
+      if (following.empty()) continue;
+      std::vector<float> row = texts_->row_after(text, way_to(drafts, parent));
       std::vector<TokenId> best;
-      for (size_t i = 0; i < (is_fixed ? behind.size() : 3); ++i) {
+      for (size_t i = 0; i < (is_fixed ? following.size() : 3); ++i) {
         const auto next = std::ranges::max_element(row);
         best.push_back(TokenId{static_cast<int32_t>(next - row.begin())});
         *next = -INFINITY;
       }
-      for (size_t i = 0; i < behind.size(); ++i) {
-        const TokenId token = drafts.tokens[static_cast<size_t>(behind[i])];
-        ASSERT_TRUE(is_fixed ? token == best[i] : std::ranges::find(best, token) != best.end()) << behind[i];
+      for (size_t i = 0; i < following.size(); ++i) {
+        const TokenId token = drafts.tokens[static_cast<size_t>(following[i])];
+        ASSERT_TRUE(is_fixed ? token == best[i] : std::ranges::find(best, token) != best.end()) << following[i];
       }
     }
   }
@@ -117,7 +117,7 @@ class EagleTrees : public ::testing::TestWithParam<bool> {
   std::unique_ptr<EagleTexts> texts_;
 };
 
-// Whichever way the text takes, a sibling's among them, what is kept of it is as if nothing had been drafted.
+// Whichever way the sequence takes, a sibling's among them, what is kept of it is as if nothing had been drafted.
 TEST_P(EagleTrees, AreWhatTheHeadSaysOfEachWay) {
   start(true);
   std::vector<TokenId> text = testing::some_tokens(20, kVocab, 4);
@@ -136,7 +136,7 @@ TEST_P(EagleTrees, AreWhatTheHeadSaysOfEachWay) {
   }
 }
 
-// A text that goes the second way has second drafts, then the likeliest first; one that goes the first way a chain.
+// A sequence that goes the second way has second drafts, then the likeliest first; one that goes the first way a chain.
 TEST_P(EagleTrees, GrowWhereRunnersUpAreRight) {
   for (const size_t goes : {1, 0}) {
     start(false);
@@ -153,7 +153,7 @@ TEST_P(EagleTrees, GrowWhereRunnersUpAreRight) {
       if (turn % 10 == 0) {
         ASSERT_NO_FATAL_FAILURE(expect_best(text, drafts, false));
       }
-      std::vector<float> row = texts_->row_behind(text, {});
+      std::vector<float> row = texts_->row_after(text, {});
       if (goes == 1) *std::ranges::max_element(row) = -INFINITY;
       text.push_back(TokenId{static_cast<int32_t>(std::ranges::max_element(row) - row.begin())});
       texts_->tell(1, text, static_cast<int32_t>(text.size()) - 2, 1);
@@ -161,7 +161,7 @@ TEST_P(EagleTrees, GrowWhereRunnersUpAreRight) {
     if (goes == 1) {
       EXPECT_GT(n_forks, 3);
       // The second choice is the likeliest now, and comes before the first.
-      std::vector<float> row = texts_->row_behind(text, {});
+      std::vector<float> row = texts_->row_after(text, {});
       *std::ranges::max_element(row) = -INFINITY;
       EXPECT_EQ(drafted(text, 8).tokens[0], TokenId{static_cast<int32_t>(std::ranges::max_element(row) - row.begin())});
     } else {
@@ -179,13 +179,13 @@ TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
   texts_->tell(1, text, 0, 19);
   // Near what the head says, and all over the vocabulary.
   std::map<TokenId, std::vector<float>> rows;
-  const auto target = [&](std::span<const TokenId> behind) -> const std::vector<float>& {
-    std::vector<float>& row = rows[behind.empty() ? TokenId::kNone : behind[0]];
+  const auto target = [&](std::span<const TokenId> following) -> const std::vector<float>& {
+    std::vector<float>& row = rows[following.empty() ? TokenId::kNone : following[0]];
     if (!row.empty()) return row;
-    row = texts_->row_behind(text, behind);
+    row = texts_->row_after(text, following);
     const float most = *std::ranges::max_element(row);
     for (size_t v = 0; v < row.size(); ++v) {
-      const uint64_t noise = ((v + 7 * behind.size()) * 0x9e3779b97f4a7c15U) >> 40;
+      const uint64_t noise = ((v + 7 * following.size()) * 0x9e3779b97f4a7c15U) >> 40;
       row[v] = 0.7F * std::max(row[v], most - 4) + static_cast<float>(noise) / 1.2e7F;
     }
     return row;
@@ -211,20 +211,20 @@ TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
     n_drafted += drafts.size();
     std::vector<TokenId> said;
     SamplerState state = begin;
-    bool is_behind = false;  // what nobody drafted
+    bool is_after = false;  // what nobody drafted
     for (int32_t draft = -1; said.size() < 2;) {
       std::vector<TokenId> answer(text.begin() + 4, text.end());
       answer.insert(answer.end(), said.begin(), said.end());
       siblings.clear();
-      if (!is_behind) list_siblings(drafts, draft, drafts.size(), siblings);
+      if (!is_after) list_siblings(drafts, draft, drafts.size(), siblings);
       VerifyRule verify(siblings, law);
       DrawRule* rule = siblings.empty() ? nullptr : &verify;
       const SampleHistory history{std::span(text).first(4), answer};
       said.push_back(sampler->sample(target(said), history, state, scratch, {}, rule)->chosen.token);
       ++counts[said.size() - 1][static_cast<size_t>(raw(said.back()))];
-      if (!is_behind) draft = drafts.child(draft, said.back(), drafts.size());
-      is_behind = draft < 0;
-      n_second_child += !is_behind && siblings.size() > 1 && siblings[0].token != said.back();
+      if (!is_after) draft = drafts.child(draft, said.back(), drafts.size());
+      is_after = draft < 0;
+      n_second_child += !is_after && siblings.size() > 1 && siblings[0].token != said.back();
     }
   }
   EXPECT_GT(n_second_child, kDraws / 50);

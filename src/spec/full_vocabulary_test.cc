@@ -36,7 +36,7 @@ struct Rows {
       return p[static_cast<size_t>(raw(a))] > p[static_cast<size_t>(raw(b))];
     };
     std::ranges::partial_sort(best, best.begin() + 32, by_logit);
-    // What penalties, bans and repeats look at stands in the way of what is likely: behind 0 1 2 0 1 comes 2.
+    // What penalties, bans and repeats look at stands in the way of what is likely: after 0 1 2 0 1 comes 2.
     prompt = {best[3], best[0], best[1], best[2], best[4]};
     answer = {best[5], best[0], best[1]};
     std::mt19937 random(3);
@@ -48,7 +48,7 @@ const Rows& rows() {
   return all;
 }
 
-// What is left to draw from, behind all stages.
+// What is left to draw from, after all stages.
 class Looking final : public DrawRule {
  public:
   TokenId draw(std::span<const Candidate> support, double total_weight, uint64_t, int32_t) override {

@@ -21,9 +21,9 @@ inline double expected_tokens(std::span<const double> a) {
   return sum;
 }
 
-// How many times as fast as without: of a step that says so many tokens, what its guesses cost and what its rows take,
+// How many times as fast as without: of a step that says so many tokens, what its drafts cost and what its rows take,
 // each as a part of a step of one row.
-inline double speedup_of(double tokens, double guessing, double v) { return tokens / (v + guessing); }
+inline double speedup_of(double tokens, double drafting, double v) { return tokens / (v + drafting); }
 
 // The same of such a chain: `c`, what a drafted token costs, and `v`, what a step of 1 + k rows takes. v = 1:
 // verification is free, as the paper has it.

@@ -83,7 +83,7 @@ void HeadsProposer::propose_all(std::span<const Proposal> proposals) {
       });
 }
 
-// Those whose last row is known: a text that was preempted is told again when it has been computed.
+// Those whose last row is known: a sequence that was preempted is told again when it has been computed.
 void HeadsProposer::list_lanes(std::span<const Proposal> proposals) {
   lanes_.clear();
   for (const Proposal& p : proposals) {
@@ -102,7 +102,7 @@ void HeadsProposer::list_lanes(std::span<const Proposal> proposals) {
 
 TokenId HeadsProposer::last_of(const Text& text) const { return text.tokens[static_cast<size_t>(text.n_text - 1)]; }
 
-// The text's state and its last token, then the drafts on the way to the lane's place.
+// The sequence's state and its last token, then the drafts on the way to the lane's place.
 void HeadsProposer::load_way(const DraftLane& lane, int32_t row) {
   const Text& text = *static_cast<const Text*>(lane.text);
   way_.clear();
@@ -114,7 +114,8 @@ void HeadsProposer::load_way(const DraftLane& lane, int32_t row) {
   for (size_t i = 0; i < way_.size(); ++i) heads_->add_token(row, static_cast<int32_t>(i), way_[i]);
 }
 
-// False behind the last head. A text's own row is what its first drafts are drawn from; places have rows behind texts'.
+// False after the last head. A sequence's own row is what its first drafts are drawn from; places have rows after
+// sequences'.
 bool HeadsProposer::pass(int32_t head) {
   if (head == heads_->n_heads()) return false;
   const double begin = clock_.now();

@@ -1,10 +1,10 @@
 // HeadsProposer: draft heads (spec/draft_heads.h) as a proposer of chains and trees. A draft costs a few products of
-// the target's width and nothing for the text before it, so that it is there from an answer's second token on. How many
-// are drafted, and for which places, is chosen as an EAGLE head's are (spec/tree_drafting.h): Medusa's trees, whose
-// places are fixed where rejection verifies them or the heads' file names them, and else those that pay. None is deeper
-// than there are heads.
+// the target's width and nothing for the sequence before it, so that it is there from an answer's second token on. How
+// many are drafted, and for which places, is chosen as an EAGLE head's are (spec/tree_drafting.h): Medusa's trees,
+// whose places are fixed where rejection verifies them or the heads' file names them, and else those that pay. None is
+// deeper than there are heads.
 //
-// One thread, the engine's; draws use the stream's team. All memory but texts' tokens is held from the start.
+// One thread, the engine's; draws use the stream's team. All memory but sequences' tokens is held from the start.
 #pragma once
 
 #include <memory>
@@ -24,14 +24,14 @@ struct HeadsOptions {
   std::vector<TokenId> end_of_generation;  // which are not drafted
   bool always = false;                     // drafts as many as it may, whatever they cost
   int32_t branches = 1;                    // drafts for one place at most (TreeOptions); 1: chains
-  std::vector<DraftPlace> tree = {};       // of all texts (DraftHeads::read_tree); empty: it grows
+  std::vector<DraftPlace> tree = {};       // of all sequences (DraftHeads::read_tree); empty: it grows
 };
 
 class HeadsProposer final : public Proposer {
  public:
   static constexpr int32_t kWidth = 3, kBranches = 3;
 
-  // What DraftHeads::load() is to hold for these: a row for each text, then one for each place that is drawn behind.
+  // What DraftHeads::load() is to hold for these: a row for each sequence, then one for each place that is drawn after.
   static int32_t n_rows(const HeadsOptions& options) { return options.max_texts * (1 + width_of(options)); }
   // `heads` have n_rows(options); `stream` and `clock` outlive it.
   HeadsProposer(std::unique_ptr<DraftHeads> heads, Stream& stream, const HeadsOptions& options,
@@ -49,7 +49,7 @@ class HeadsProposer final : public Proposer {
 
  private:
   struct Text : DraftText {
-    int32_t n_seen = 0;  // tokens of the text that the hidden state was told with; 0: none
+    int32_t n_seen = 0;  // tokens of the sequence that the hidden state was told with; 0: none
   };
   Text* text_of(int64_t sequence);
   int32_t row_of(const DraftLane& lane) const {

@@ -5,9 +5,9 @@
 namespace ibid {
 namespace {
 
-// A prediction's begin is believed like a match of so many tokens: its client knows something.
+// A prediction's start is believed like a match of so many tokens: its client knows something.
 constexpr int32_t kPredictionLen = 4;
-constexpr int32_t kFoundAgain = 2;  // tokens of a match in the prediction, behind a difference
+constexpr int32_t kFoundAgain = 2;  // tokens of a match in the prediction, after a difference
 
 int32_t longest_text(int32_t context_len) {
   return std::min(context_len + context_len, LookupProposer::kMaxTokens);  // a prediction too
@@ -42,7 +42,7 @@ void LookupProposer::forget(int64_t sequence) {
   }
 }
 
-// Behind the text's last token.
+// After the text's last token.
 void LookupProposer::look_up(Text& text, TokenId last, bool is_answer) const {
   const std::span<const TokenId> all = text.automaton.text();
   if (is_answer && text.len > 0) text.acceptance.observe(text.len, all[static_cast<size_t>(text.at)] == last);
@@ -104,7 +104,7 @@ void LookupProposer::propose(const ProposalInput& input, Drafts& drafts) {
     if (at >= end && text->in_prediction) return;
     likely *= text->acceptance.of(text->len + i);
     if (likely < Acceptance::kLeastLikely) return;
-    // Behind the text's end it repeats itself.
+    // After the text's end it repeats itself.
     const TokenId token = at < end ? all[at] : drafts.tokens[at - end];
     drafts.add(token, i - 1, likely);
     const bool is_end = std::ranges::find(end_of_generation_, token) != end_of_generation_.end();

@@ -1,6 +1,6 @@
 // LookupProposer: proposes what followed, earlier in the same text, the longest end of it that occurs there ("prompt
 // look-up" over prompt and answer, by a suffix automaton), or what a client predicted (OpenAI's `prediction`): that is
-// followed from its begin, and found again by a match behind a difference. Each draft comes with how likely it is.
+// followed from its begin, and found again by a match after a difference. Each draft comes with how likely it is.
 //
 // Costs nothing but host time, some 0.2 us a token of each text, and has a bound in each step. A text of another
 // request is never looked at: neither answers nor times tell of it.

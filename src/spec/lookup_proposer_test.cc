@@ -39,7 +39,7 @@ struct Proposing {
   }
 };
 
-TEST(LookupProposer, SaysWhatFollowedTheLongestEndOfTheText) {
+TEST(LookupProposer, SaysWhatFollowedTheLongestEndOfTheSequence) {
   Proposing propose;
   EXPECT_EQ(propose("the cat sat, the cow stood, th", "e cat", "", 4), " sat");
   EXPECT_EQ(propose("the cat sat, the cow stood, th", "e cat sat, the c", "", 4), "ow s");
@@ -50,12 +50,12 @@ TEST(LookupProposer, SaysNothingOfWhatNeverOccurred) {
   EXPECT_EQ(propose("abc", "def"), "");
 }
 
-TEST(LookupProposer, GoesRoundWhereTheTextRepeatsItself) {
+TEST(LookupProposer, GoesRoundWhereTheSequenceRepeatsItself) {
   Proposing propose;
   EXPECT_EQ(propose("xababab", "ab", "", 5), "ababa");
 }
 
-TEST(LookupProposer, StopsBehindAnEnd) {
+TEST(LookupProposer, StopsAfterAnEnd) {
   Proposing propose;
   EXPECT_EQ(propose("good night.good night", "", "", 8), ".");
 }
@@ -110,7 +110,7 @@ TEST(LookupProposer, ReadsALongPromptInSeveralSteps) {
 }
 
 // A text that is longer than what is looked at goes on with its end.
-TEST(LookupProposer, ForgetsTheBeginOfAVeryLongText) {
+TEST(LookupProposer, ForgetsTheBeginOfAVeryLongSequence) {
   LookupProposer proposer(256, 1, {});
   Ids prompt(200, TokenId{1}), answer;
   Drafts drafts;
@@ -128,7 +128,7 @@ TEST(LookupProposer, ForgetsTheBeginOfAVeryLongText) {
   }
 }
 
-TEST(LookupProposer, HasPlacesForSoManyTextsAndGivesThemBack) {
+TEST(LookupProposer, HasPlacesForSoManySequencesAndGivesThemBack) {
   Proposing propose;
   for (int64_t i = 0; i < 4; ++i) EXPECT_NE(propose("abcabc", "", "", 4, i), "");
   EXPECT_EQ(propose("abcabc", "", "", 4, 9), "");
@@ -137,7 +137,7 @@ TEST(LookupProposer, HasPlacesForSoManyTextsAndGivesThemBack) {
 }
 
 // One text's drafts do not tell what others said.
-TEST(LookupProposer, LooksAtNoTextButItsOwn) {
+TEST(LookupProposer, LooksAtNoSequenceButItsOwn) {
   Proposing propose;
   propose("a secret word: swordfish", "", "", 4, 1);
   EXPECT_EQ(propose("my word: sword", "", "", 4, 2), ": sw");

@@ -12,7 +12,7 @@ namespace ibid {
 namespace {
 
 struct Renamed {
-  std::string_view theirs, ours;  // behind the layer's prefix; with ".weight" or ".bias" behind
+  std::string_view theirs, ours;  // after the layer's prefix; with ".weight" or ".bias" after
 };
 constexpr std::array<Renamed, 4> kMimo = {{{"token_layernorm", "embed_norm"},
                                            {"hidden_layernorm", "layers.0.hidden_norm"},
@@ -70,10 +70,10 @@ Spelling spelling_of(const ModelFile& model, const ModelConfig& config) {
   const auto has = [&](std::string_view prefix) {
     return std::ranges::any_of(model.tensors(), [&](const auto& t) { return t.name.starts_with(prefix); });
   };
-  const std::string mimo = "model.mtp_layers.0.", qwen = "mtp.", behind = std::to_string(config.n_layers) + ".";
-  if (model.container() == Container::kGguf && has("blk.")) return {"blk." + behind, kGguf};
+  const std::string mimo = "model.mtp_layers.0.", qwen = "mtp.", following = std::to_string(config.n_layers) + ".";
+  if (model.container() == Container::kGguf && has("blk.")) return {"blk." + following, kGguf};
   if (has(mimo)) return {mimo, kMimo, true};
-  return has(qwen) ? Spelling{qwen, kQwen} : Spelling{"model.layers." + behind, kDeepSeek};
+  return has(qwen) ? Spelling{qwen, kQwen} : Spelling{"model.layers." + following, kDeepSeek};
 }
 
 Error none_found(const ModelFile& model, const ModelConfig& config) {
@@ -84,7 +84,7 @@ Error none_found(const ModelFile& model, const ModelConfig& config) {
       model.path() + " brings no MTP layer along (" +
           (is_gguf ? config.architecture + ".nextn_predict_layers"
                    : "num_nextn_predict_layers or mtp_num_hidden_layers") +
-          " of its configuration, and tensors of a layer behind the last one)" +
+          " of its configuration, and tensors of a layer after the last one)" +
           (other == model.tensors().end() ? "" : "; it has " + in_quotes(other->name) + ", which is of another kind"),
       "--spec");
 }

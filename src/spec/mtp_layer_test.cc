@@ -127,7 +127,7 @@ std::shared_ptr<const ModelFile> gguf() {
 }
 
 struct Said {
-  std::vector<float> model, head;  // logits of a text's tokens; of its last pair, and of a draft behind it
+  std::vector<float> model, head;  // logits of a sequence's tokens; of its last pair, and of a draft after it
 };
 
 Said said_by(const std::shared_ptr<const ModelFile>& file) {

@@ -24,9 +24,10 @@ class PassCost {
     const auto add = [](double& sum, double x) { sum = kKept * sum + x; };
     add(weight_, w), add(n_, w * n), add(nn_, w * n * n), add(t_, w * taken), add(nt_, w * n * taken);
     // Until passes of several lengths have told the two apart, weights cost what some tokens do.
-    const double guess = t_ / (kTokensOfWeights * weight_ + n_);
-    const double w0 = weight_ * (1 + kGuessWeight), nn = nn_ * (1 + kGuessWeight);
-    const double t = t_ + kGuessWeight * weight_ * kTokensOfWeights * guess, nt = nt_ + kGuessWeight * nn_ * guess;
+    const double estimate = t_ / (kTokensOfWeights * weight_ + n_);
+    const double w0 = weight_ * (1 + kEstimateWeight), nn = nn_ * (1 + kEstimateWeight);
+    const double t = t_ + kEstimateWeight * weight_ * kTokensOfWeights * estimate,
+                 nt = nt_ + kEstimateWeight * nn_ * estimate;
     const double det = w0 * nn - n_ * n_;
     base_ = std::max(0.0, (t * nn - nt * n_) / det);
     each_ = std::max(0.0, (nt - base_ * n_) / nn);
@@ -34,7 +35,7 @@ class PassCost {
   }
 
  private:
-  static constexpr double kKept = 0.98, kGuessWeight = 0.02, kTokensOfWeights = 8;
+  static constexpr double kKept = 0.98, kEstimateWeight = 0.02, kTokensOfWeights = 8;
   double weight_ = 0, n_ = 0, nn_ = 0, t_ = 0, nt_ = 0;  // sums over passes
   double base_ = 0, each_ = 0;
 };

@@ -1,4 +1,4 @@
-// Proposer: guesses how texts go on. Whatever it says changes speed alone, never an answer. Called on the engine's
+// Proposer: drafts how sequences go on. Whatever it says changes speed alone, never an answer. Called on the engine's
 // thread before each step, so its cost is the step's.
 #pragma once
 
@@ -21,9 +21,9 @@ namespace grammar {
 class Matcher;  // sample/grammar/matcher.h
 }
 
-// A text that waits for its next token. Spans and pointers are valid during the call.
+// A sequence that waits for its next token. Spans and pointers are valid during the call.
 struct ProposalInput {
-  int64_t sequence = 0;  // the same number for the same text from step to step, never used again
+  int64_t sequence = 0;  // the same number for the same sequence from step to step, never used again
   std::span<const TokenId> prompt;
   std::span<const TokenId> answer;
   int32_t max_drafts = 0;               // at least 1; more are cut off
@@ -39,9 +39,9 @@ struct ProposalInput {
   // for rejection have noise of their own and tell what they were drawn from.
   Verifier verifier = Verifier::kCoupled;
   int32_t n_left = std::numeric_limits<int32_t>::max();
-  // Texts of equal scopes alone may share what is kept of them; empty: none may.
+  // Sequences of equal scopes alone may share what is kept of them; empty: none may.
   std::string_view scope = {};
-  // Its request wants guesses from those alone who take next to no time (spec/free_proposers.h).
+  // Its request wants drafts from those alone who take next to no time (spec/free_proposers.h).
   bool free_alone = false;
   // Of its drafts (spec/draft_account.h). Without any, drafts that are to pay are not verified, and not worth the time
   // of those who take time.
@@ -56,39 +56,39 @@ struct Proposal {
   Drafts* drafts = nullptr;
 };
 
-// What the next step takes, for those whose guesses take time too. In seconds.
+// What the next step takes, for those whose drafts take time too. In seconds.
 struct StepPrices {
-  int32_t n_decodes = 1;                                   // texts that have a token of it anyway
+  int32_t n_decodes = 1;                                   // sequences that have a token of it anyway
   double step = 0;                                         // of the step without drafts; 0: nothing is known yet
   double row = 0;                                          // of each draft that is verified in it
-  double limit = std::numeric_limits<double>::infinity();  // of step and guessing together
+  double limit = std::numeric_limits<double>::infinity();  // of step and drafting together
 };
 
-// A text whose answer has come to its end. Spans are valid during the call.
+// A sequence whose answer has come to its end. Spans are valid during the call.
 struct EndedText {
   std::span<const TokenId> prompt;
   std::span<const TokenId> answer;
   std::string_view scope;  // as ProposalInput has it
 };
 
-// Tokens of a text that the last step computed: those at the positions from `first` on. Spans are valid during the
+// Tokens of a sequence that the last step computed: those at the positions from `first` on. Spans are valid during the
 // call.
 struct ReadTokens {
   int64_t sequence = 0;  // as ProposalInput has it
   int32_t first = 0;
   std::span<const int32_t> rows;  // of the proposer's taps, one for each; drafts that were wrong have none
   std::span<const TokenId> text;  // all of it, with what was drawn since
-  int32_t n_running = 1;          // texts that run, it among them
+  int32_t n_running = 1;          // sequences that run, it among them
   bool is_pinned = false;         // its drafts are, by its verifier
 };
 
-// A draft that was not taken over, and what the target said behind it, drawn as if it had been.
+// A draft that was not taken over, and what the target said after it, drawn as if it had been.
 struct RefusedDraft {
   TokenId token = {};
-  TokenId behind = {};
+  TokenId following = {};
 };
 
-// A text between two steps. The span is valid during the call.
+// A sequence between two steps. The span is valid during the call.
 struct HeldText {
   int64_t sequence = 0;    // as ProposalInput has it
   int32_t n_computed = 0;  // of its tokens, by the target
@@ -100,45 +100,46 @@ class Proposer {
   virtual ~Proposer() = default;
   // Before the first propose() of each step.
   virtual void begin_step(const StepPrices&) {}
-  // Seconds that guessing for this step took, of those whose guesses take time.
+  // Seconds that drafting for this step took, of those whose drafts take time.
   virtual double spent() const { return 0; }
-  // Whether it reads what the target's final norm makes of a text; then saw() tells, after each step: the text has
-  // n_tokens now, and its last one was drawn from the row with this hidden state, [C].
+  // Whether it reads what the target's final norm makes of a sequence; then saw() tells, after each step: the sequence
+  // has n_tokens now, and its last one was drawn from the row with this hidden state, [C].
   virtual bool reads_hidden() const { return false; }
   virtual void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) {
     static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(hidden);
   }
-  // What it reads of the target's layers, of every token of texts that may be drafted for: the layers, and where they
-  // are written in each step that has such texts, [the target's step_tokens, C] each. Null: nothing, which costs
-  // nothing. Then read() tells, after each step, before saw(). Tokens that came from the prefix cache are not told of.
+  // What it reads of the target's layers, of every token of sequences that may be drafted for: the layers, and where
+  // they are written in each step that has such sequences, [the target's step_tokens, C] each. Null: nothing, which
+  // costs nothing. Then read() tells, after each step, before saw(). Tokens that came from the prefix cache are not
+  // told of.
   virtual const HiddenStates* taps() const { return nullptr; }
   virtual void read(const ReadTokens& tokens) { static_cast<void>(tokens); }
-  // Whether it reads what the target says behind drafts that were refused, which is a draw for each; then refused()
-  // tells, after each step in which there were some: along the first way behind what was taken over, in order. The text
-  // has n_tokens now, and the first draft stood at the place of its last one.
+  // Whether it reads what the target says after drafts that were refused, which is a draw for each; then refused()
+  // tells, after each step in which there were some: along the first way after what was taken over, in order. The
+  // sequence has n_tokens now, and the first draft stood at the place of its last one.
   virtual bool reads_refused() const { return false; }
   virtual void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) {
     static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(drafts);
   }
   // Fills the empty `drafts`. Ids of the model's vocabulary alone, parents before children.
   virtual void propose(const ProposalInput& input, Drafts& drafts) = 0;
-  // The same for all texts of a step together. Where drafts of another proposer are there already, likelier ones may
-  // take their place.
+  // The same for all sequences of a step together. Where drafts of another proposer are there already, likelier ones
+  // may take their place.
   virtual void propose_all(std::span<const Proposal> proposals) {
     for (const Proposal& p : proposals) {
       if (p.drafts->empty()) propose(p.input, *p.drafts);
     }
   }
-  // Whether it keeps answers for texts to come; then ended() tells of each that ended by itself, before forget(), but
-  // not of those that asked for no drafts. May throw std::bad_alloc.
+  // Whether it keeps answers for sequences to come; then ended() tells of each that ended by itself, before forget(),
+  // but not of those that asked for no drafts. May throw std::bad_alloc.
   virtual bool keeps_answers() const { return false; }
   virtual void ended(const EndedText& text) { static_cast<void>(text); }
-  // The text has ended; nothing more comes of it.
+  // The sequence has ended; nothing more comes of it.
   virtual void forget(int64_t sequence) { static_cast<void>(sequence); }
   // A piece of the memory that its largest step writes, in idle times. Whether there was one left.
   virtual bool take_next() { return false; }
-  // CHECKs that what it keeps for a text that runs, keys and values above all, is of that text and of its last drafts
-  // (row S9). For tests and debug builds, between steps.
+  // CHECKs that what it keeps for a sequence that runs, keys and values above all, is of that sequence and of its last
+  // drafts (row S9). For tests and debug builds, between steps.
   virtual void self_check(const HeldText& text) const { static_cast<void>(text); }
 };
 

@@ -14,7 +14,7 @@ namespace ibid {
 
 class ProposerChain final : public Proposer {
  public:
-  // The first n_free are asked for texts that want no others, too.
+  // The first n_free are asked for sequences that want no others, too.
   explicit ProposerChain(std::vector<std::unique_ptr<Proposer>> proposers,
                          size_t n_free = std::numeric_limits<size_t>::max())
       : proposers_(std::move(proposers)), n_free_(n_free) {}

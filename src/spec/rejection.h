@@ -1,6 +1,6 @@
 // Rejection verification: the other way to verify, exact in distribution instead of to the byte (Leviathan et al.,
 // "Fast Inference from Transformers via Speculative Decoding", 2023, algorithm 1; Chen et al., 2023). A draft x that
-// was drawn from q is taken over with min(1, p(x) / q(x)); else the token is drawn from (p - q)+, normalised; behind a
+// was drawn from q is taken over with min(1, p(x) / q(x)); else the token is drawn from (p - q)+, normalised; after a
 // draft that was taken over, or without one, from p. It takes over 1 - TV(p, q) of the drafts, the most that any scheme
 // can, where coupled verification may take less (docs/users/speculation.md).
 //
@@ -33,7 +33,7 @@ struct Rejection {
   static Number without(Number q, Number rest) { return q / rest; }
 };
 
-// Tries n siblings. p[i] is the law of all tokens that may come; behind it, where no sibling was taken over, the law
+// Tries n siblings. p[i] is the law of all tokens that may come; after it, where no sibling was taken over, the law
 // that the token comes from, of sum 1 as p was. place(c) is the index of sibling c in p, -1: p cannot give it; q(c, i)
 // what c was drawn from, once those before it were refused; takes(c, p, q), of c's own p and q, whether it is taken
 // over: it is with acceptance(p, q). The one that is; -1: none.
@@ -87,7 +87,7 @@ struct Sibling {
   bool is_distinct = false;  // from q without the tokens of the siblings before it
 };
 
-// The drafts behind `parent` (-1: the text) among the first n, in their order.
+// The drafts after `parent` (-1: the sequence) among the first n, in their order.
 void list_siblings(const Drafts& drafts, int32_t parent, int32_t n, std::vector<Sibling>& out);
 
 // Verifies siblings. The token is one of theirs if that is accepted, and mostly another one if none is. A call looks at

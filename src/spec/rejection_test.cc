@@ -71,7 +71,7 @@ TEST(Rejection, GivesTheTargetsLawWhateverTheDraftsByEnumeration) {
   }
 }
 
-// A chain of two and the bonus token: the law of three tokens is the target's product, whatever the laws behind each
+// A chain of two and the bonus token: the law of three tokens is the target's product, whatever the laws after each
 // token are.
 TEST(Rejection, GivesTheTargetsLawOfWholeChainsByEnumeration) {
   const std::vector<Law> all = laws(4);
@@ -83,7 +83,7 @@ TEST(Rejection, GivesTheTargetsLawOfWholeChainsByEnumeration) {
     for (int x = 0; x < 4; ++x) p2.push_back(any()), q2.push_back(any());
     const Verified first = verified(p1, q1);
     for (size_t x = 0; x < 4; ++x) {
-      // Behind an accepted x comes the second draft, behind another one the next step's plain draw.
+      // After an accepted x comes the second draft, after another one the next step's plain draw.
       const Fraction refused = first.out[x] - first.accepted[x];
       const Verified second = verified(p2[x], q2[x]);
       for (size_t y = 0; y < 4; ++y)
@@ -338,7 +338,7 @@ TEST(Gain, SpeedupsAreThoseOfTheNotes) {
   EXPECT_NEAR(speedup(0.5, 4, 0.1), 1.384, 0.001);
   EXPECT_NEAR(speedup(0.8, 4, 1), 0.672, 0.001);
   for (double a = 0; a < 1; a += 0.05) {
-    EXPECT_LE(speedup(a, 4, 1), 1) << a;  // a draft as dear as the target never pays
+    EXPECT_LE(speedup(a, 4, 1), 1) << a;  // a draft as costly as the target never pays
     for (const int32_t k : {1, 2, 4, 8}) {
       for (const double step : {0.003, 0.05}) {
         for (const double c : {0.05, 0.1, 0.15, 1.0}) {

@@ -168,7 +168,7 @@ TEST(Siblings, GiveTheTargetsLawOfWholeTreesByEnumeration) {
             for (size_t y = 0; y < 3; ++y) out[x][y] = out[x][y] + both * w.drawn[y];
           });
         }
-        // Behind a token that is no draft comes a plain draw.
+        // After a token that is no draft comes a plain draw.
         for (size_t x = 0; x < 3; ++x) {
           for (size_t y = 0; y < 3; ++y) out[x][y] = out[x][y] + likely * v.drawn[x] * p2[x][y];
         }
@@ -338,7 +338,7 @@ TEST(Siblings, HaveTheirEdges) {
     const TokenId first = one.draw(of_q, 4, seed, 7);
     ASSERT_EQ(propose.draw(of_q, 4, seed, 7), first);
     ASSERT_EQ(propose.drawn().size(), 3u);
-    // A look-up's guess twice, then what was drawn without it; of q all that is left, then nothing that p gives.
+    // A look-up's draft twice, then what was drawn without it; of q all that is left, then nothing that p gives.
     std::vector<Sibling> siblings = {{TokenId{9}, {}}, {TokenId{9}, {}}};
     for (const TokenId token : propose.drawn()) siblings.push_back({token, q, true});
     siblings.push_back({TokenId{4}, {}});

@@ -41,7 +41,7 @@ class SuffixAutomaton {
     int32_t len = 0;  // tokens of that end
   };
   void follow(TokenId token, Cursor& cursor) const;
-  // The place behind a late occurrence of what the cursor has, which may be the text's end.
+  // The place after a late occurrence of what the cursor has, which may be the text's end.
   int32_t end_of(const Cursor& cursor) const { return states_[static_cast<size_t>(cursor.state)].last_end; }
 
  private:

@@ -26,7 +26,7 @@ bool is_match(const Text& text, size_t n, int32_t end, int32_t len) {
          std::equal(at, at + len, text.begin() + static_cast<std::ptrdiff_t>(n) - len);
 }
 
-TEST(SuffixAutomaton, FindsTheLongestEndThatOccursBeforeOfAnyText) {
+TEST(SuffixAutomaton, FindsTheLongestEndThatOccursBeforeOfAnySequence) {
   std::mt19937_64 random(1);
   for (int turn = 0; turn < 120; ++turn) {
     const auto n = static_cast<int32_t>(1 + random() % 150);
@@ -53,7 +53,7 @@ TEST(SuffixAutomaton, FindsTheLongestEndThatOccursBeforeOfAnyText) {
   }
 }
 
-// abcabxabc: behind the second "abc" follows "ab"; the later "ab" has an x behind it.
+// abcabxabc: after the second "abc" follows "ab"; the later "ab" has an x after it.
 TEST(SuffixAutomaton, TellsTheFirstOccurrenceAndALateOne) {
   SuffixAutomaton automaton(16);
   for (const char c : std::string("abcabxab")) automaton.add(TokenId{c});
@@ -63,7 +63,7 @@ TEST(SuffixAutomaton, TellsTheFirstOccurrenceAndALateOne) {
 }
 
 // Edges and states keep within what was reserved, on the texts that have the most of them.
-TEST(SuffixAutomaton, HasRoomForTheWorstTexts) {
+TEST(SuffixAutomaton, HasRoomForTheWorstSequences) {
   constexpr int32_t kN = 3000;
   for (int kind = 0; kind < 3; ++kind) {
     SuffixAutomaton automaton(kN);

@@ -1,6 +1,7 @@
-// TargetSeat: what a proposer may do with the target itself between two steps: compute tokens behind a running text, on
-// places that the text could be given anyway, and leave no trace of it. What is computed there is no text's: it lies
-// behind what is computed of the text, is never published, and the step that follows writes over what it reads of it.
+// TargetSeat: what a proposer may do with the target itself between two steps: compute tokens after a running sequence,
+// on places that the sequence could be given anyway, and leave no trace of it. What is computed there is no sequence's:
+// it lies after what is computed of the sequence, is never published, and the step that follows writes over what it
+// reads of it.
 //
 // A loan takes free blocks alone. It evicts nothing, copies nothing and takes from nobody; when all loans have been
 // given back, last one first, the pool is as it was, its order too: who runs next, on which blocks, and what a record
@@ -25,12 +26,12 @@ class TargetSeat {
 
   struct Loan {
     BlockTable* blocks = nullptr;
-    size_t n_own = 0;       // blocks of the text itself
+    size_t n_own = 0;       // blocks of the sequence itself
     int32_t n_written = 0;  // of its positions
     int32_t end = 0;        // positions [n_written, end) may be written; none where they are equal
   };
-  // Of at most n_wanted positions behind the n_written that are computed of a text on these blocks. None where others
-  // can see the block that it would write to. Throws std::bad_alloc with nothing lent.
+  // Of at most n_wanted positions after the n_written that are computed of a sequence on these blocks. None where
+  // others can see the block that it would write to. Throws std::bad_alloc with nothing lent.
   Loan lend(BlockTable& blocks, int32_t n_written, int32_t n_wanted);
   void take_back(const Loan& loan);
 

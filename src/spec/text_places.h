@@ -1,4 +1,4 @@
-// The places that a proposer has for texts: a fixed number, each held by a sequence or by none.
+// The places that a proposer has for sequences: a fixed number, each held by a sequence or by none.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ Text* place_of(std::vector<Text>& texts, int64_t sequence) {
   return unused;
 }
 
-// Of what is held of a text, for self_check(): the place of this sequence, or null.
+// Of what is held of a sequence, for self_check(): the place of this sequence, or null.
 template <typename Text>
 const Text* held_place(const std::vector<Text>& texts, int64_t sequence) {
   for (const Text& text : texts) {

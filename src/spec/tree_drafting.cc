@@ -7,7 +7,7 @@
 namespace ibid {
 namespace {
 
-int32_t count_behind(const std::vector<DraftPlace>& places, int32_t parent) {
+int32_t count_after(const std::vector<DraftPlace>& places, int32_t parent) {
   return static_cast<int32_t>(std::ranges::count(places, parent, &DraftPlace::parent));
 }
 
@@ -28,13 +28,13 @@ std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, i
   };
   std::vector<Next> next = {{{}, 1}};
   std::vector<DraftPlace> out;
-  std::vector<int32_t> n_behind(static_cast<size_t>(n) + 1);  // places of each depth that others are behind
+  std::vector<int32_t> n_after(static_cast<size_t>(n) + 1);  // places of each depth that others are behind
   while (static_cast<int32_t>(out.size()) < n && !next.empty()) {
     const auto best = std::ranges::max_element(next, {}, &Next::own);
     const Next taken = *best;
     next.erase(best);
     const DraftPlace& place = taken.place;
-    if (place.rank == 0 && ++n_behind[static_cast<size_t>(place.depth) - 1] > width) continue;
+    if (place.rank == 0 && ++n_after[static_cast<size_t>(place.depth) - 1] > width) continue;
     out.push_back(place);
     const auto index = static_cast<int32_t>(out.size()) - 1;
     if (place.rank + 1 < branches) next.push_back({{place.parent, place.rank + 1, place.depth}, taken.likely});
@@ -45,7 +45,8 @@ std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, i
 
 // ---- what drafts turned out to be ----------------------------------------------------------------------------------
 
-// On the way that the text went, up to the first place where nothing was right, verified or not: the text tells.
+// On the way that the sequence went, up to the first place where nothing was right, verified or not: the sequence
+// tells.
 void TreeDrafting::observe(DraftText& text, const ProposalInput& input) {
   const auto n_prompt = static_cast<int32_t>(input.prompt.size());
   const int32_t n = n_prompt + static_cast<int32_t>(input.answer.size());
@@ -85,13 +86,13 @@ void TreeDrafting::begin(std::vector<DraftLane>& lanes, const DraftChoice& choic
     } else if (lane.is_pinned) {
       tree.places = fixed_tree(n, options_.branches, options_.width, options_.depth);
     }
-    lane.n_wanted = tree.places.empty() ? wanted(lane, choice) : count_behind(tree.places, -1);
+    lane.n_wanted = tree.places.empty() ? wanted(lane, choice) : count_after(tree.places, -1);
     roots_.push_back({.text = lane.text, .proposal = lane.proposal, .is_pinned = lane.is_pinned});
   }
 }
 
-// One, unless a second might pay. Where it does not, nothing more is learned of this text's, and the next one's begin
-// as all have been so far.
+// One, unless a second might pay. Where it does not, nothing more is learned of this sequence's, and the next one's
+// start as all have been so far.
 int32_t TreeDrafting::wanted(const DraftLane& lane, const DraftChoice& choice) const {
   const DraftConfidence &first = lane.text->confidence, &second = lane.text->tree.runners_up;
   const float likely = lane.likely * (1 - first.of_next()) * second.of_next();
@@ -127,7 +128,7 @@ void TreeDrafting::take(const DraftLane& lane) {
   }
 }
 
-// Where the nodes from this one on are drawn behind.
+// Where the nodes from this one on are drawn after.
 void TreeDrafting::add_lanes(const Root& root, size_t first_node, const DraftChoice& choice,
                              std::vector<DraftLane>& out) {
   DraftTree& tree = root.text->tree;
@@ -153,7 +154,7 @@ void TreeDrafting::add_lanes(const Root& root, size_t first_node, const DraftCho
                       .node = static_cast<int32_t>(i),
                       .n_tokens = 1,
                       .is_pinned = root.is_pinned};
-    lane.n_wanted = grows ? wanted(lane, choice) : count_behind(tree.places, node.place);
+    lane.n_wanted = grows ? wanted(lane, choice) : count_after(tree.places, node.place);
     const bool is_dropped =
         grows ? node.likely < least || node.depth >= static_cast<int32_t>(most) : node.place < 0 || lane.n_wanted == 0;
     if (!is_dropped) out.push_back(lane);

@@ -1,17 +1,17 @@
 // TreeDrafting: how trees of drafts are drawn, as EAGLE-2 does (Li et al., "EAGLE-2: Faster Inference of Language
-// Models with Dynamic Draft Trees", 2024, section 4): at each depth the likeliest places are drawn behind, several
+// Models with Dynamic Draft Trees", 2024, section 4): at each depth the likeliest places are drawn after, several
 // tokens for each; of all that was drawn the likeliest are proposed, with all on the way to them. How likely a draft is
-// taken over is what texts and this drafter turned out to be (draft_confidence.h), not the drafter's own opinion; of
-// runners-up it is learned apart, also of those that were never verified.
+// taken over is what sequences and this proposer turned out to be (draft_confidence.h), not the proposer's own opinion;
+// of runners-up it is learned apart, also of those that were never verified.
 //
 // Drafts that will be verified by coupling are those that come first in the race of the request's own noise over the
-// drafter's row (at temperature 0: the best). A pinned text has a tree whose places depend on how many drafts it may
-// have alone (draft_tree.h): for rejection what was drawn for a place may decide neither whether nor in which order it
-// is offered. Its siblings are drawn each without those before it. Where a file names a tree, all texts' have its
-// places, of which those are drawn behind that pay, and the likeliest are proposed.
+// proposer's row (at temperature 0: the best). A pinned sequence has a tree whose places depend on how many drafts it
+// may have alone (draft_tree.h): for rejection what was drawn for a place may decide neither whether nor in which order
+// it is offered. Its siblings are drawn each without those before it. Where a file names a tree, all sequences' have
+// its places, of which those are drawn after that pay, and the likeliest are proposed.
 //
-// The first place is worth what a chain's is; what more than one token for a place costs the drafter is one look at the
-// row more, and it is asked for only where a runner-up might pay. One thread.
+// The first place is worth what a chain's is; what more than one token for a place costs the proposer is one look at
+// the row more, and it is asked for only where a runner-up might pay. One thread.
 #pragma once
 
 #include <span>
@@ -23,9 +23,9 @@ namespace ibid {
 
 struct TreeOptions {
   int32_t branches = 1;  // tokens for one place at most, up to ProposeRule::kMost; 1: chains
-  int32_t width = 1;     // places of a text that are drawn behind at one depth
+  int32_t width = 1;     // places of a sequence that are drawn after at one depth
   int32_t depth = kMaxDrafts;
-  std::vector<DraftPlace> places = {};  // of all texts' trees (named_tree()); empty: they grow
+  std::vector<DraftPlace> places = {};  // of all sequences' trees (named_tree()); empty: they grow
 };
 
 class TreeDrafting {
@@ -37,7 +37,8 @@ class TreeDrafting {
   void observe(DraftText& text, const ProposalInput& input);
   void begin_text(DraftText& text) const { text.tree.runners_up = DraftConfidence(runner_up_.rate()); }
 
-  // As Drafting::propose_all(). A pass computes the lanes' last nodes, of a text side by side, and draws behind them.
+  // As Drafting::propose_all(). A pass computes the lanes' last nodes, of a sequence side by side, and draws after
+  // them.
   template <typename ListLanes, typename Pass, typename DropAll>
   void propose_all(std::span<const Proposal> proposals, std::vector<DraftLane>& lanes, const ListLanes& list_lanes,
                    const Pass& pass, const DropAll& drop_all) {

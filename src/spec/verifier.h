@@ -1,4 +1,4 @@
-// How a step's drafts become tokens of a text.
+// How a step's drafts become tokens of a sequence.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ enum class Verifier : uint8_t {
 };
 
 // Of requests whose bytes depend on how many drafts there are: neither time nor what drafts cost has a say in that
-// number. What who drafts knows of a text has (docs/users/speculation.md).
+// number. What who drafts knows of a sequence has (docs/users/speculation.md).
 inline bool pins_drafts(Verifier verifier) { return verifier != Verifier::kCoupled; }
 
 }  // namespace ibid

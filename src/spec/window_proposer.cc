@@ -11,7 +11,7 @@
 namespace ibid {
 namespace {
 
-// Of what a view holds at most: both parts are rounded to blocks, and drafts stand behind.
+// Of what a view holds at most: both parts are rounded to blocks, and drafts stand after.
 size_t blocks_of_view(const WindowOptions& options, int32_t block_len) {
   const auto n_tokens = static_cast<size_t>(options.n_sink) + static_cast<size_t>(options.n_window) + kMaxDrafts;
   return n_tokens / static_cast<size_t>(block_len) + 4;
@@ -20,7 +20,7 @@ size_t blocks_of_view(const WindowOptions& options, int32_t block_len) {
 }  // namespace
 
 Status WindowProposer::check(const ModelFacts& facts, const WindowOptions& options) {
-  if (facts.encoder) return unsupported("A model that makes no text guesses none.", "spec");
+  if (facts.encoder) return unsupported("A model that makes no text drafts none.", "spec");
   if (facts.window > 0) {
     return unsupported("No layer of this model reads further back than " + std::to_string(facts.window) +
                            " tokens, so that a view of a text spares it nothing.",
@@ -29,7 +29,7 @@ Status WindowProposer::check(const ModelFacts& facts, const WindowOptions& optio
   if (int64_t{options.n_sink} + options.n_window >= facts.context_len) {
     return invalid("A view of " + std::to_string(options.n_sink) + " and " + std::to_string(options.n_window) +
                        " tokens is all of a context of " + std::to_string(facts.context_len) +
-                       ", and its guesses would cost as much as what they guess.",
+                       ", and its drafts would cost as much as what they draft.",
                    "spec");
   }
   return {};
@@ -87,7 +87,7 @@ void WindowProposer::forget(int64_t sequence) {
 }
 
 void WindowProposer::self_check(const HeldText&) const {
-  CHECK(loans_.empty(), "blocks are lent to guesses between two steps");
+  CHECK(loans_.empty(), "blocks are lent to drafts between two steps");
 }
 
 // The last one first: so the pool's order is what it was.
@@ -127,7 +127,7 @@ void WindowProposer::list_lanes(std::span<const Proposal> proposals) {
     // A draft's row comes from the token before it, so that the last draft is not computed.
     text->loan = seat_.lend(*input.blocks, n - 1, input.max_drafts);
     loans_.push_back(text->loan);
-    // Nor what stands behind the last row that is wanted.
+    // Nor what stands after the last row that is wanted.
     const int32_t n_ahead = std::min(input.max_drafts - 1, text->loan.end - n);
     p.drafts->first_way(static_cast<size_t>(std::max(0, n_ahead)), text->ahead);
     lanes_.push_back({.text = text, .proposal = &p, .n_tokens = 1, .is_pinned = drafting_.is_pinned(input)});
@@ -141,7 +141,7 @@ int32_t WindowProposer::add(const BlockTable& blocks, int32_t n_text, int32_t po
                             std::span<const TokenId> tokens) {
   std::array<BlockPart, 2> parts;
   const int32_t n_parts = view(n_text, parts);
-  // It begins where the text's does, whatever was drafted, and ends with the token.
+  // It begins where the sequence's does, whatever was drafted, and ends with the token.
   const int32_t len = seat_.block_len(), end = position + static_cast<int32_t>(tokens.size());
   parts[static_cast<size_t>(n_parts) - 1].end = (end - 1) / len + 1;
   int32_t n_left_out = 0, next = 0;
@@ -160,7 +160,7 @@ int32_t WindowProposer::add(const BlockTable& blocks, int32_t n_text, int32_t po
   return first_row;
 }
 
-// The last token of each text with its drafts, and those that others say behind it. How many tokens it were.
+// The last token of each sequence with its drafts, and those that others say after it. How many tokens it were.
 int32_t WindowProposer::compute() {
   arrays_.clear();
   int32_t n_more = seat_.max_rows() - static_cast<int32_t>(lanes_.size());
@@ -179,7 +179,7 @@ int32_t WindowProposer::compute() {
   return arrays_.n_tokens();
 }
 
-// What is drawn behind the last token of each text with its drafts. False where nobody has room.
+// What is drawn after the last token of each sequence with its drafts. False where nobody has room.
 bool WindowProposer::pass() {
   std::erase_if(lanes_, [](const DraftLane& lane) {
     return static_cast<int32_t>(lane.text->tokens.size()) > text_of(lane).loan.end;
@@ -204,8 +204,8 @@ bool WindowProposer::pass() {
   return true;
 }
 
-// Before anybody asks: a price that is not known lets everybody draft. Of one text and of a few, which are made of the
-// same blocks here.
+// Before anybody asks: a price that is not known lets everybody draft. Of one sequence and of a few, which are made of
+// the same blocks here.
 void WindowProposer::measure() {
   const int32_t most = std::min(4, static_cast<int32_t>(texts_.size()));
   const int32_t n = std::min(seat_.facts().context_len, options_.n_sink + options_.n_window + 2 * seat_.block_len());

@@ -1,22 +1,23 @@
-// WindowProposer: the target itself guesses, with its own weights, reading of a long text its first tokens and its last
-// ones only: self-speculation with a sparse cache as MagicDec has it (Chen et al., "MagicDec: Breaking the
+// WindowProposer: the target itself drafts, with its own weights, reading of a long sequence its first tokens and its
+// last ones only: self-speculation with a sparse cache as MagicDec has it (Chen et al., "MagicDec: Breaking the
 // Latency-Throughput Tradeoff for Long Context Generation with Speculative Decoding", 2024), over the sink and the
-// window of StreamingLLM (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023). Behind a long
-// text a step reads more keys and values than weights; a guess that reads a part of them costs that much less.
+// window of StreamingLLM (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023). After a long
+// sequence a step reads more keys and values than weights; a draft that reads a part of them costs that much less.
 //
-// It has no weights, no cache and no copy: a pass reads a view of the text's own blocks (kernels/forward_batch.h), with
-// keys as they lie there, rotated by their true positions, and a query at its true position. What StreamingLLM does to
-// positions (counting them anew within its cache) would need other keys. The guesses' own keys and values go where the
-// text's next ones will, on a loan (spec/target_seat.h), and are written over by whoever verifies them. Nothing has to
-// be caught up with: what the target has computed of a text is there.
+// It has no weights, no cache and no copy: a pass reads a view of the sequence's own blocks (kernels/forward_batch.h),
+// with keys as they lie there, rotated by their true positions, and a query at its true position. What StreamingLLM
+// does to positions (counting them again within its cache) would need other keys. The drafts' own keys and values go
+// where the sequence's next ones will, on a loan (spec/target_seat.h), and are written over by whoever verifies them.
+// Nothing has to be caught up with: what the target has computed of a sequence is there.
 //
-// Guesses of others that it would replace are read by the same pass, each with its row: where it draws what they say,
-// the next row is there and costs no pass. So a look-up or a small model guesses for the view and the view for the
+// FixedProposer of others that it would replace are read by the same pass, each with its row: where it draws what they
+// say, the next row is there and costs no pass. So a look-up or a small model drafts for the view and the view for the
 // target, as TriForce has it (Sun et al., "TriForce: Lossless Acceleration of Long Sequence Generation with
 // Hierarchical Speculative Decoding", 2024), and what the view proposes is what it would have proposed without them.
 //
-// It draws as the target will (spec/drafting.h). A text that the view holds whole is left alone: a guess would cost a
-// step. One thread, the engine's; draws use the target's team. All memory but texts' tokens is held from the start.
+// It draws as the target will (spec/drafting.h). A sequence that the view holds whole is left alone: a draft would cost
+// a step. One thread, the engine's; draws use the target's team. All memory but sequences' tokens is held from the
+// start.
 #pragma once
 
 #include <cstdint>
@@ -32,16 +33,16 @@
 
 namespace ibid {
 
-struct BlockPart {  // of a text's blocks, [first, end)
+struct BlockPart {  // of a sequence's blocks, [first, end)
   int32_t first = 0, end = 0;
 };
 
 struct WindowOptions {
-  int32_t n_sink = 64;                     // tokens from a text's begin, in whole blocks
+  int32_t n_sink = 64;                     // tokens from a sequence's start, in whole blocks
   int32_t n_window = 512;                  // tokens before its end, at least; less than a block more
   int32_t max_texts = 16;                  // at a time; others have no drafts of it
   std::vector<TokenId> end_of_generation;  // which are not drafted
-  bool always = false;                     // drafts as many as it may, whatever they cost and however short the text
+  bool always = false;  // drafts as many as it may, whatever they cost and however short the sequence
 };
 
 class WindowProposer final : public Proposer {
@@ -73,8 +74,8 @@ class WindowProposer final : public Proposer {
  private:
   struct Text : DraftText {
     TargetSeat::Loan loan;       // of this step
-    std::vector<TokenId> ahead;  // what others say of the text's next tokens, as long as drafts agree
-    int32_t end_row = 0;         // behind those that the last pass computed of it
+    std::vector<TokenId> ahead;  // what others say of the sequence's next tokens, as long as drafts agree
+    int32_t end_row = 0;         // after those that the last pass computed of it
   };
   WindowProposer(const TargetSeat& seat, const WindowOptions& options, const Clock& clock);
   static Text& text_of(const DraftLane& lane) { return static_cast<Text&>(*lane.text); }
@@ -94,7 +95,7 @@ class WindowProposer final : public Proposer {
   std::vector<TargetSeat::Loan> loans_;  // of this step, in their order
   BatchArrays arrays_;
   std::span<const float> logits_;  // of the last pass
-  std::vector<TokenId> read_;      // of a text in a pass
+  std::vector<TokenId> read_;      // of a sequence in a pass
   int64_t n_passes_ = 0, n_spared_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// ForwardPass: what a worker needs of a model. A real one stands behind model_pass.h; tests put fakes here.
+// ForwardPass: what a worker needs of a model. A real one stands after model_pass.h; tests put fakes here.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace ibid {
 
-// Of a model that reads a text whole, in one step and both ways, and makes no tokens.
+// Of a model that reads a sequence whole, in one step and both ways, and makes no tokens.
 struct EncoderFacts {
   int32_t n_layers = 0;  // L
   int32_t n_labels = 0;  // that its head scores, in a row's first columns; 0: it has no head

@@ -47,7 +47,7 @@ struct Inflight {
 struct StepOutput {
   std::span<const float> logits;       // [R, V], where the sampler may read them
   std::span<const TensorView> hidden;  // [T, C] for each of hidden_layers, on the device; empty if not wanted
-  TensorView rows_hidden;  // [R, C] behind the final norm, of the rows of logits, on the device; rank 0: not wanted
+  TensorView rows_hidden;  // [R, C] after the final norm, of the rows of logits, on the device; rank 0: not wanted
 };
 
 class Worker {
@@ -59,7 +59,7 @@ class Worker {
   const ModelFacts& facts() const { return model_->facts(); }
   Inflight launch(const StepWork& work);
   StepOutput wait(const Inflight& step);
-  // Moves keys and values in all layers, slot by slot in this order, behind what was launched.
+  // Moves keys and values in all layers, slot by slot in this order, after what was launched.
   void copy_slots(std::span<const int32_t> from, std::span<const int32_t> to);
 
   // A piece of what the largest step writes, in idle times. Whether there was one left.

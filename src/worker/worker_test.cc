@@ -27,7 +27,7 @@ struct Fixture {
                              .hidden_layers = std::move(hidden_layers)})
                  .value();
   }
-  // Tokens [first, first + n) of a text that lies in blocks 0, 1, 2 ...; the last one's row.
+  // Tokens [first, first + n) of a sequence that lies in blocks 0, 1, 2 ...; the last one's row.
   StepOutput compute(int32_t first, int32_t n, bool wants_hidden = false) {
     tokens.clear(), positions.clear(), slots.clear();
     for (int32_t i = first; i < first + n; ++i) {

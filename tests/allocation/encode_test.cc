@@ -57,7 +57,7 @@ TEST_P(EncodeAllocations, AreNonePerTokenOfTheSecondTextOfAKind) {
 }
 INSTANTIATE_TEST_SUITE_P(All, EncodeAllocations, ::testing::ValuesIn(tokenizer_kinds()));
 
-// A thread goes on behind a request that found no memory, with the scratch that it left.
+// A thread goes on after a request that found no memory, with the scratch that it left.
 TEST(BpeScratch, MergesAnotherWordWhereMemoryRanOut) {
   std::vector<Merge> merges;
   for (int32_t r = 0; r < 400; ++r) merges.push_back({r * 7 % 20, r * 11 % 23, r, 100 + r});

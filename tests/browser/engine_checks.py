@@ -160,11 +160,11 @@ def test_cards_and_a_look_at_one_step(w):
     page.close()
 
 
-def test_guesses_that_were_right_and_wrong_have_colours_of_their_own(w):
+def test_drafts_that_were_right_and_wrong_have_colours_of_their_own(w):
     page = w.page()
     page.click("#tab-engine")
     with Streams(w.server, 1, "Say it again and again: the cat sat on the mat. " * 12, 1500):
-        # Asked of the bars, which show every step: the newest step is seen twice a second, so seldom with a guess.
+        # Asked of the bars, which show every step: the newest step is seen twice a second, so seldom with a draft.
         for kind in ("accepted", "refused"):
             page.until(f"[...document.querySelectorAll('#batch rect.{kind}')].some((bar) => Number(bar.getAttribute('height')) > 0)")
         fills = page.js("['decode', 'accepted', 'refused'].map((kind) => getComputedStyle(document.querySelector(`#batch rect.${kind}`)).fill)")
@@ -176,4 +176,4 @@ def test_guesses_that_were_right_and_wrong_have_colours_of_their_own(w):
 
 
 TESTS = [test_cards_and_a_look_at_one_step, test_engine_view_shows_what_the_engine_says,
-         test_guesses_that_were_right_and_wrong_have_colours_of_their_own]
+         test_drafts_that_were_right_and_wrong_have_colours_of_their_own]

@@ -33,7 +33,7 @@ def test_key_is_asked_for_and_a_wrong_one_is_told(w):
     page.click("#tab-chat")
     again.kill()
     last = w.serve("--ctx", "512", key=KEY, port=server.port)
-    page.give_key(server.url + "/", KEY)  # the reload: the browser asks anew, the chat is still there
+    page.give_key(server.url + "/", KEY)  # the reload: the browser asks again, the chat is still there
     try_again(page)
     assert len(page.texts(".assistant")) == 2 and page.bodies(CHAT)[-1] == page.bodies(CHAT)[-2], page.bodies(CHAT)
     last.kill()

@@ -27,13 +27,13 @@
     const [high, low] = [luminance(a), luminance(b)].sort((x, y) => y - x);
     return (high + 0.05) / (low + 0.05);
   }
-  function behind(n) {
+  function following(n) {
     const layers = [];
     for (; n; n = n.parentElement) layers.push(parse(style(n).backgroundColor));
     return layers.reverse().reduce((low, top) => over(top, low), [255, 255, 255, 1]);
   }
   function demand(what, color, on, least) {
-    const back = behind(on), ratio = contrast(over(parse(color), back), back);
+    const back = following(on), ratio = contrast(over(parse(color), back), back);
     if (ratio < least) say(`${what}: contrast ${ratio.toFixed(2)}`);
   }
 

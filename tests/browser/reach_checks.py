@@ -84,7 +84,7 @@ def test_skip_link_and_shortcuts(w):
     for word in ("Ctrl K", "Shift Ctrl O", "searches the chats", "begins a new chat"):
         assert word in looks_of_keys, looks_of_keys
     for key in ("o", "k"):
-        page.key(key, CONTROL | SHIFT if key == "o" else CONTROL)  # nothing happens behind it
+        page.key(key, CONTROL | SHIFT if key == "o" else CONTROL)  # nothing happens after it
     for _ in range(3):
         page.key("Tab")
         assert page.js("document.getElementById('keys').contains(document.activeElement) || document.activeElement === document.body")

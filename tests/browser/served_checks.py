@@ -133,7 +133,7 @@ def test_a_long_prompt_shows_how_far_it_is_read(w):
     page.close()
 
 
-def test_a_server_that_was_started_again_is_asked_anew(w):
+def test_a_server_that_was_started_again_is_asked_again(w):
     server = w.serve("--ctx", "2048", "--temp", "0.2")
     page = w.page(server)
     page.until(NAMED + ".includes('2,048')")
@@ -156,4 +156,4 @@ def test_a_server_that_was_started_again_is_asked_anew(w):
 
 
 TESTS = [test_an_empty_field_is_the_servers, test_why_an_answer_was_cut, test_models_are_listed_and_kept_with_the_chat,
-         test_a_long_prompt_shows_how_far_it_is_read, test_a_server_that_was_started_again_is_asked_anew]
+         test_a_long_prompt_shows_how_far_it_is_read, test_a_server_that_was_started_again_is_asked_again]

@@ -66,7 +66,7 @@ def test_help_has_two_levels_and_one_line_a_flag():
         assert len(lines) > 50 and "--help-all" in lines, lines
     table = ibid("serve", "--spec", "help")
     assert all(re.search(rf"^  {name} +\S", table, re.M) for name in ("auto", "off", "ngram", "eagle:FILE", "draft:MODEL", "skip:LAYERS")), table
-    assert "unknown value 'guess'; expected auto, off, ngram, " in ibid("serve", "--spec", "guess", code=2)
+    assert "unknown value 'draft'; expected auto, off, ngram, " in ibid("serve", "--spec", "draft", code=2)
 
 
 def test_models_and_prompts_are_taken_as_others_take_them():
@@ -76,7 +76,7 @@ def test_models_and_prompts_are_taken_as_others_take_them():
         assert said == ibid("run", made, "Why is it so?", *SOME) == ibid("run", "-m", made, "Why is it so?", *SOME)
         assert said == ibid("run", made, "Why", "is", "it", "so?", *SOME) == ibid("run", "--model", made, "-p", "Why is it so?", *SOME)
         assert "two prompts" in ibid("run", made, "one", "-p", "two", code=2)
-        # What is piped in goes behind the prompt.
+        # What is piped in goes after the prompt.
         whole = ibid("run", made, "-p", "Sum up:\n\na text\nof lines", *SOME)
         assert whole == ibid("run", made, "-p", "Sum up:", *SOME, input="a text\nof lines\n")
         assert whole == ibid("run", made, "Sum up:", *SOME, input="a text\nof lines")

@@ -1,7 +1,7 @@
 """The examples of README.md and docs/ against the default model, as a reader would run them. examples_test.py BUILD_DIR.
 
 A fenced block that calls curl must end well. In a ```console block what stands below a command is what it must print, where
-... stands for anything; an error is one only where it is written there. In a ```python block the comment behind a print() is what it
+... stands for anything; an error is one only where it is written there. In a ```python block the comment after a print() is what it
 must print. A server at THINKS has the template of the page's ```jinja block."""
 import contextlib
 import functools

@@ -186,7 +186,7 @@ class FakeBackend final : public Backend {
     const std::lock_guard lock(mutex_);
     script_[asked] = said;
   }
-  // A conversation in which these words stand is answered turn by turn: behind the last place of theirs, after k
+  // A conversation in which these words stand is answered turn by turn: after the last place of theirs, after k
   // answers of the assistant's, by turn k.
   void play(const std::string& words, std::vector<std::string> turns) {
     const std::lock_guard lock(mutex_);

@@ -31,7 +31,7 @@ class Cache:
         return path
 
 
-def test_a_broken_file_is_made_anew_and_no_word_changes():
+def test_a_broken_file_is_made_again_and_no_word_changes():
     with tempfile.TemporaryDirectory() as folder:
         cache = Cache(folder)
         plain, _ = cache.words()
@@ -47,7 +47,7 @@ def test_a_broken_file_is_made_anew_and_no_word_changes():
             file.seek(made.st_size // 2)
             file.write(bytes([byte[0] ^ 1]))
         words, told = cache.words("--keep-packed")
-        assert words == plain and "they are damaged. They are made anew" in told, told
+        assert words == plain and "they are damaged. They are made again" in told, told
         words, told = cache.words("--keep-packed")
         assert words == plain and "packed" not in told, told
 
@@ -113,6 +113,6 @@ def test_a_fetched_model_that_was_damaged_is_told_by_every_command():
 
 
 if __name__ == "__main__":
-    main(test_a_broken_file_is_made_anew_and_no_word_changes, test_verify_reads_all_and_removes_what_is_broken,
+    main(test_a_broken_file_is_made_again_and_no_word_changes, test_verify_reads_all_and_removes_what_is_broken,
          test_a_model_whose_bytes_turned_is_told,
          test_a_fetched_model_that_was_damaged_is_told_by_every_command)

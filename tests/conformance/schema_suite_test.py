@@ -3,7 +3,7 @@
 The suite comes with the source package of `jsonschema` (pip download). Each value is spelled as an answer would be: members
 in each order (up to 120), plain numbers, shortest escapes; it is accepted where one spelling is. Nothing that is invalid may be
 accepted, whatever else changes; and schema_verdicts.json, which is checked in, says which groups are right, of which
-none may get worse. --write writes it anew."""
+none may get worse. --write writes it again."""
 import collections
 import decimal
 import itertools

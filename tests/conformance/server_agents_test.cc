@@ -338,8 +338,8 @@ TEST(ServerAgents, NothingIsPredictedWhereNothingIsAsked) {
 TEST(ServerAgents, NamesOfToolsAreAsLongAsTheirApiAllows) {
   TestServer server;
   RawClient client(server.port());
-  const auto status = [&](const char* path, size_t n, const char* before, const char* behind) {
-    return client.post(path, before + std::string(n, 'n') + behind).status;
+  const auto status = [&](const char* path, size_t n, const char* before, const char* following) {
+    return client.post(path, before + std::string(n, 'n') + following).status;
   };
   const char* messages = R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],"tools":[{"name":")";
   EXPECT_EQ(status("/v1/messages", 128, messages, "\"}]}"), 200);

@@ -120,7 +120,7 @@ TEST(ServerEmbeddings, InBase64AreOfTheTypeAndOrderThatIsAsked) {
   EXPECT_EQ(floats(*(*as_it_is.find("data")->array())[0].find("embedding")), kHey);
 }
 
-TEST(ServerEmbeddings, OfEachTokenStandOneBehindTheOther) {
+TEST(ServerEmbeddings, OfEachTokenStandOneAfterTheOther) {
   TestServer server;
   RawClient client(server.port());
   const std::vector<std::vector<float>> rows = {{0, 'h', 0, 1}, {1, 'e', 0, 1}, {2, 'y', 0, 1}};
@@ -235,7 +235,7 @@ TEST(ServerEmbeddings, OfCohereAreByTypeAndCutOnlyWhereItIsAsked) {
   const auto first_letter = [&](const char* side) {
     const Json cut = post_json(client, "/v2/embed", text + R"(,"truncate":")" + side + "\"}");
     const std::vector<float> values = floats((*cut.find("embeddings")->find("float")->array())[0]);
-    return values.at(1) / values.at(3);  // behind the norm
+    return values.at(1) / values.at(3);  // after the norm
   };
   EXPECT_NEAR(first_letter("START"), 'x', 0.1);
   EXPECT_NEAR(first_letter("END"), 'a', 0.1);

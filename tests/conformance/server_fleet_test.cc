@@ -320,12 +320,12 @@ TEST(Fleet, AModelGoesWhereOllamasKeepAliveIsZeroAndNobodyElseUsesIt) {
   EXPECT_EQ(ollama("b", R"(,"prompt":"hey","keep_alive":"5m")").status, 200);
   EXPECT_EQ(server.loaded(), "ab");
   EXPECT_EQ(ollama("a", R"(,"prompt":"hey","keep_alive":0)").status, 200);
-  EXPECT_TRUE(eventually([&] { return server.loaded() == "b"; })) << "behind its answer";
+  EXPECT_TRUE(eventually([&] { return server.loaded() == "b"; })) << "after its answer";
   const HttpAnswer gone = ollama("b", R"(,"keep_alive":"0s")");
   EXPECT_NE(gone.body.find(R"("done_reason":"unload")"), std::string::npos) << gone.body;
   EXPECT_TRUE(eventually([&] { return server.loaded().empty(); }));
   EXPECT_EQ(ask(server, "a").status, 200) << "and comes again";
-  // Of one that somebody else has in use, it is the last who counts.
+  // Of one that another has in use, it is the last who counts.
   for (const bool is_wanted_again : {true, false}) {
     RawClient busy(server.http->port());
     busy.send(RawClient::post_text("/v1/completions", body_for("a", R"(,"stream":true,"max_tokens":400)")));

@@ -1,4 +1,4 @@
-// Where a request ends (RFC 9112): raw bytes in, the statuses of all answers out. A request stands behind each row's
+// Where a request ends (RFC 9112): raw bytes in, the statuses of all answers out. A request stands after each row's
 // bytes: the row's body must end right before it, or the connection must end without answering it.
 #include "conformance/server_fixture.h"
 
@@ -8,11 +8,11 @@ namespace {
 struct Framing {
   const char* name;
   std::string bytes;
-  std::vector<int> statuses;  // of all answers, without those of 1xx; the request behind the row has kLast
+  std::vector<int> statuses;  // of all answers, without those of 1xx; the request after the row has kLast
 };
 
 constexpr int kLast = 404;
-constexpr const char* kBehind = "GET /behind HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+constexpr const char* kAfter = "GET /after HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 constexpr const char* kBody = R"({"content":"a"})";  // 15 bytes
 constexpr const char* kChunks = "f\r\n{\"content\":\"a\"}\r\n0\r\n\r\n";
 
@@ -167,7 +167,7 @@ TEST(ServerFraming, NoBodyBytesBecomeARequest) {
   EXPECT_GE(rows.size(), 100u);
   for (const Framing& row : rows) {
     RawClient client(server.port());
-    client.send(row.bytes + kBehind);
+    client.send(row.bytes + kAfter);
     EXPECT_EQ(all_statuses(client), row.statuses) << row.name << ":\n" << row.bytes;
   }
 }
@@ -193,7 +193,7 @@ TEST(ServerFraming, IsTheSameHoweverTheBytesAreCut) {
     std::this_thread::sleep_for(std::chrono::microseconds(500));
   }
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].statuses.back() == kLast) clients[i]->send(kBehind);
+    if (rows[i].statuses.back() == kLast) clients[i]->send(kAfter);
     clients[i]->timed_out = false;
     EXPECT_EQ(all_statuses(*clients[i]), rows[i].statuses) << rows[i].name << ":\n" << rows[i].bytes;
   }
@@ -225,7 +225,7 @@ TEST(ServerFraming, AnEmptyLineAloneBeginsNoRequest) {
   options.header_timeout = 0.05;
   TestServer server(options);
   RawClient client(server.port());
-  for (int i = 0; i < 40; ++i) {  // right behind a stream, too, when a read may be pending still
+  for (int i = 0; i < 40; ++i) {  // right after a stream, too, when a read may be pending still
     ASSERT_EQ(client.post("/v1/completions", R"({"prompt":"x","max_tokens":1,"stream":true})").status, 200);
     client.send("\r\n");
   }

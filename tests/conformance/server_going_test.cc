@@ -83,13 +83,13 @@ std::string padded(size_t size) {
   return RawClient::post_text("/v1/completions", body + std::string(size - body.size() - 1, ' ') + "}");
 }
 
-TEST(ServerPipelining, WhateverWaitsBehindAnAnswerIsAnsweredAfterIt) {
+TEST(ServerPipelining, WhateverWaitsAfterAnAnswerIsAnsweredAfterIt) {
   LogFile log;
   TestServer server(logged_to(log));
   size_t n_requests = 0;
   for (const size_t size : {8 << 10, 16 << 10, 17 << 10, 33 << 10, 64 << 10, 200 << 10, 1 << 20}) {
     for (const bool stream : {false, true}) {
-      SCOPED_TRACE(std::to_string(size) + (stream ? " behind a stream" : " behind an answer"));
+      SCOPED_TRACE(std::to_string(size) + (stream ? " after a stream" : " after an answer"));
       RawClient client(server.port());
       const std::string first = R"({"prompt":"a","max_tokens":20,"seed":1)";
       client.send(RawClient::post_text("/v1/completions", first + (stream ? ",\"stream\":true}" : "}")) + padded(size) +
@@ -105,7 +105,7 @@ TEST(ServerPipelining, WhateverWaitsBehindAnAnswerIsAnsweredAfterIt) {
   for (const Json& line : log.requests()) EXPECT_EQ(*line.find("status")->integer(), 200) << line.text();
 }
 
-TEST(ServerPipelining, ManySmallRequestsBehindAnAnswerAreAnsweredInOrder) {
+TEST(ServerPipelining, ManySmallRequestsAfterAnAnswerAreAnsweredInOrder) {
   TestServer server;
   RawClient client(server.port());
   std::string many = RawClient::post_text("/v1/completions", R"({"prompt":"a","max_tokens":20,"seed":1})");

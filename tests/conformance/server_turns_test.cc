@@ -67,7 +67,7 @@ TEST(ServerTurns, AClientThatGoesBeforeItsBodyIsReadCostsNothing) {
   EXPECT_EQ(server.backend.n_submitted, 1);
 }
 
-TEST(ServerTurns, WhatIsPipelinedBehindALongRequestIsAnsweredAfterIt) {
+TEST(ServerTurns, WhatIsPipelinedAfterALongRequestIsAnsweredAfterIt) {
   TestServer server;
   RawClient client(server.port());
   client.send(RawClient::post_text("/v1/chat/completions", long_body("hold me", 1)));

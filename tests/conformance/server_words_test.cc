@@ -255,7 +255,7 @@ void add_names(const Json& value, std::set<std::string>& names) {
   }
 }
 
-// Names of fields in a text: what has an underscore, a place behind it or a point in it.
+// Names of fields in a text: what has an underscore, a place after it or a point in it.
 std::vector<std::string> fields_in(const std::string& text) {
   static const std::regex kField(R"([a-z]+(_[a-z]+)+|[a-z_]+(?=\[\d)|[a-z_]+(?=\.[a-z])|\.[a-z_]+)");
   std::vector<std::string> out;
@@ -332,7 +332,7 @@ TEST(ServerWords, WhatIsRefusedBeforeItsBodyIsReadHasTheFormOfItsApi) {
 TEST(ServerWords, PlacesInMessagesAreTheClientsOwn) {
   TestServer server;
   RawClient client(server.port());
-  // Behind a system text, and behind results that become messages of their own.
+  // After a system text, and after results that become messages of their own.
   const HttpAnswer answer = client.post(
       "/v1/messages",
       R"({"max_tokens":4,"system":"x","messages":[{"role":"user","content":"x"},{"role":"user","content":[{"type":"text"}]}]})");

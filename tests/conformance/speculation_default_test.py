@@ -11,7 +11,7 @@ def test_the_default_model_says_the_same_with_its_head():
         plain, eagle = (stack.enter_context(Server([IBID, "serve", *model, "--port", 0, "--ctx", 1024, "--max-sequences", 4, "--spec", spec]))
                         for spec in ("off", "eagle"))
         n = compare(plain, eagle, "List the months of the year with the number of their days.", 50)
-    return f"{n} guesses were right"
+    return f"{n} drafts were right"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What clients see of a server that guesses is what they see of one that does not, to the byte, but for what tells of guesses.
+"""What clients see of a server that drafts is what they see of one that does not, to the byte, but for what tells of drafts.
 speculation_test.py BUILD_DIR: a tiny model; speculation_default_test.py: the default one, with ibid's own head."""
 import json
 import pathlib
@@ -33,7 +33,7 @@ ASKS = {
 
 
 def without_volatile(answer):
-    """And without the counts of guesses, which requests that ask for them are told."""
+    """And without the counts of drafts, which requests that ask for them are told."""
     if isinstance(answer, dict):
         return {key: without_volatile(value) for key, value in answer.items()
                 if key not in VOLATILE and key not in ("accepted_prediction_tokens", "rejected_prediction_tokens")}
@@ -72,7 +72,7 @@ def joined(all_events):
         usage = event.pop("usage", None) or usage
         for choice in event.pop("choices"):
             whole = choices.setdefault(choice.pop("index"), {"lists": {}, "ends": []})
-            assert not whole["ends"] or not choice.get("text"), "text behind an end"
+            assert not whole["ends"] or not choice.get("text"), "text after an end"
             delta = choice.pop("delta", {"content": choice.pop("text", "")})
             for key, value in delta.items():
                 whole[key] = whole.get(key, "") + (value or "")
@@ -114,7 +114,7 @@ def asks(servers, prompt):
 
 
 def compare(plain, drafting, prompt, n_least):
-    """Holds all answers equal; n_least: tokens at least that must have come from guesses."""
+    """Holds all answers equal; n_least: tokens at least that must have come from drafts."""
     for name, ask in asks((plain, drafting), prompt).items():
         a, b = (without_volatile(server.post("/v1/completions", ask)) for server in (plain, drafting))
         assert json.dumps(a) == json.dumps(b), (name, a, b)
@@ -129,8 +129,8 @@ def compare(plain, drafting, prompt, n_least):
         a, b = (joined(events(server, "/v1/chat/completions", ask)) for server in (plain, drafting))
         assert a == b, (name, a, b)
     n = int(re.search(r"^ibid_accepted_draft_tokens_total (\d+)", drafting.get("/metrics"), re.M)[1])
-    assert n >= n_least, f"of all these answers {n} tokens were guesses, which proves little"
-    assert re.search(r"^ibid_draft_tokens_total 0$", plain.get("/metrics"), re.M), "--spec off guesses"
+    assert n >= n_least, f"of all these answers {n} tokens were drafts, which proves little"
+    assert re.search(r"^ibid_draft_tokens_total 0$", plain.get("/metrics"), re.M), "--spec off drafts"
     return n
 
 
@@ -148,7 +148,7 @@ def tiny_servers(folder):
     return model, spec
 
 
-def test_every_answer_is_that_of_a_server_that_does_not_guess():
+def test_every_answer_is_that_of_a_server_that_does_not_draft():
     with tempfile.TemporaryDirectory() as name:
         model, serve = tiny_servers(pathlib.Path(name))
         told = []
@@ -171,7 +171,7 @@ def drafted_and_accepted(server, **fields):
     return details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"], details["accepted_prediction_tokens"]
 
 
-def test_what_answers_tell_of_guesses():
+def test_what_answers_tell_of_drafts():
     with tempfile.TemporaryDirectory() as name:
         model, serve = tiny_servers(pathlib.Path(name))
         with serve("--spec", f"draft:{model}", "--spec-k", 5) as server:
@@ -186,17 +186,17 @@ def test_what_answers_tell_of_guesses():
             timings = server.post("/completion", body)["timings"]
             assert 0 < timings["draft_n_accepted"] <= timings["draft_n"] <= 60 * 5, timings
             assert "draft_n" not in server.post("/completion", {**body, "speculation": {"mode": "off"}})["timings"]
-            # k bounds a step's guesses: with one, of 60 tokens half come from guesses at most, and each of them is one step's.
+            # k bounds a step's drafts: with one, of 60 tokens half come from drafts at most, and each of them is one step's.
             drafted, accepted = drafted_and_accepted(server, speculation={"verifier": "rejection", "k": 1})
             assert 20 <= accepted <= 30 and drafted <= 59 - accepted, (drafted, accepted)
             assert drafted_and_accepted(server, speculation={"verifier": "rejection", "k": 0}) == (0, 0)
             assert drafted_and_accepted(server, speculation={"verifier": "rejection", "k": 5})[1] > 30
             code, error = refused(server, {"k": 6})
             assert code == 400 and error["param"] == "speculation.k" and "at most 5" in error["message"], error
-    return f"{drafted_pinned} guesses, {accepted_pinned} right"
+    return f"{drafted_pinned} drafts, {accepted_pinned} right"
 
 
-def test_a_requests_mode_says_who_guesses():
+def test_a_requests_mode_says_who_drafts():
     with tempfile.TemporaryDirectory() as name:
         model, serve = tiny_servers(pathlib.Path(name))
         with serve("--spec", f"draft:{model}") as server:
@@ -218,6 +218,6 @@ def test_a_requests_mode_says_who_guesses():
 
 
 if __name__ == "__main__":
-    main(test_every_answer_is_that_of_a_server_that_does_not_guess,
-         test_what_answers_tell_of_guesses,
-         test_a_requests_mode_says_who_guesses)
+    main(test_every_answer_is_that_of_a_server_that_does_not_draft,
+         test_what_answers_tell_of_drafts,
+         test_a_requests_mode_says_who_drafts)

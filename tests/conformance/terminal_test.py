@@ -181,7 +181,7 @@ def test_commands():
 
 
 def test_an_answer_is_stopped():
-    # Of a wider model and without guesses, so that it cannot have come to the context's end before it is stopped.
+    # Of a wider model and without drafts, so that it cannot have come to the context's end before it is stopped.
     with terminal("--ignore-eos", "--seed", 3, "--allowed-token-ids", "[65]", "--spec", "off", width=512) as t:
         t.key("long\n")
         t.until("A{20}")

@@ -31,7 +31,7 @@ std::vector<std::string> parts_of(const std::string& text, const std::string& en
   for (size_t at; (at = text.find(end, from)) != text.npos; from = at + end.size()) {
     parts.push_back(text.substr(from, at - from));
   }
-  EXPECT_EQ(from, text.size()) << "bytes behind the last " << end;
+  EXPECT_EQ(from, text.size()) << "bytes after the last " << end;
   return parts;
 }
 
@@ -44,7 +44,7 @@ std::string with_spaces_for_marks(std::string text) {
 void expect_there_and_back(const Tokenizer& tokenizer, const std::string& text) {
   const VocabularyModel model = tokenizer.vocabulary().model;
   if (model == VocabularyModel::kWordPiece) return;  // normalizes, and stands words apart
-  // phi-3's "</s>" is read in any text, takes white space along and gets a space behind it.
+  // phi-3's "</s>" is read in any text, takes white space along and gets a space after it.
   if (model != VocabularyModel::kBpe && text.find("</s>") != text.npos) return;
   const std::string expected = model == VocabularyModel::kBpe ? text : with_spaces_for_marks(text);
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), expected) << text;

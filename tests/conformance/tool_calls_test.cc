@@ -112,7 +112,7 @@ Json schema_of(Random& random, int depth) {
   }
 }
 
-// Pieces of texts: what looks like JSON, like markup, and like the markup's ends where a value goes on behind them.
+// Pieces of texts: what looks like JSON, like markup, and like the markup's ends where a value goes on after them.
 std::string text_of(Random& random) {
   static const std::vector<std::string> kPieces = {"a",
                                                    "Zürich",

@@ -10,8 +10,8 @@ namespace ibid {
 
 struct ToolTemplate {
   const char* name;
-  std::string calls;  // prints `c`, a call's function, with its `id` and `loop`; around it `before` and `behind`
-  std::string before = {}, behind = {};
+  std::string calls;  // prints `c`, a call's function, with its `id` and `loop`; around it `before` and `after`
+  std::string before = {}, following = {};
   bool is_typed = false;  // says of each value whether it is a string
   bool has_one_call = false;
   bool has_ids = false;
@@ -23,7 +23,7 @@ struct ToolTemplate {
            "{% for m in messages %}{% if m.role == 'assistant' %}<a>{{ m.content or '' }}"
            "{% if m.tool_calls %}" +
            before + "{% for t in m.tool_calls %}{% set c = t.function %}{% set id = t.id %}" + calls + "{% endfor %}" +
-           behind +
+           following +
            "{% endif %}<e>{% else %}<u>{{ m.content }}<e>{% endif %}{% endfor %}"
            "{% if add_generation_prompt %}<a>{% endif %}";
   }
@@ -68,26 +68,26 @@ inline std::vector<ToolTemplate> tool_templates() {
                 "<arg_key:opensource>{{ k }}</arg_key:opensource>\n<arg_value:opensource>" + raw +
                 "</arg_value:opensource>\n" + end + "</tool_call:opensource>\n",
        .before = "<tool_calls:opensource>\n",
-       .behind = "</tool_calls:opensource>"},
+       .following = "</tool_calls:opensource>"},
       {.name = "DeepSeek V3.2",
        .calls = "<｜DSML｜invoke name=\"{{ c.name }}\">\n" + args +
                 "<｜DSML｜parameter name=\"{{ k }}\" string=\"{{ 'true' if v is string else 'false' }}\">" + raw +
                 "</｜DSML｜parameter>\n" + end + "</｜DSML｜invoke>\n",
        .before = "\n\n<｜DSML｜function_calls>\n",
-       .behind = "</｜DSML｜function_calls>",
+       .following = "</｜DSML｜function_calls>",
        .is_typed = true},
       {.name = "DeepSeek V4",
        .calls = "<｜DSML｜invoke name=\"{{ c.name }}\">\n" + args +
                 "<｜DSML｜parameter name=\"{{ k }}\" string=\"{{ 'true' if v is string else 'false' }}\">" + raw +
                 "</｜DSML｜parameter>\n" + end + "</｜DSML｜invoke>\n",
        .before = "<｜DSML｜tool_calls>\n",
-       .behind = "</｜DSML｜tool_calls>",
+       .following = "</｜DSML｜tool_calls>",
        .is_typed = true},
       {.name = "MiniMax M2",
        .calls = "<invoke name=\"{{ c.name }}\">\n" + args + "<parameter name=\"{{ k }}\">" + raw + "</parameter>\n" +
                 end + "</invoke>\n",
        .before = "\n<minimax:tool_call>\n",
-       .behind = "</minimax:tool_call>"},
+       .following = "</minimax:tool_call>"},
       {.name = "MiniCPM 5",
        .calls =
            "<function name=\"{{ c.name }}\">" + args +
@@ -102,7 +102,7 @@ inline std::vector<ToolTemplate> tool_templates() {
            "if v is boolean else 'object' if v is mapping else 'array' if v is sequence else 'number' }}\"<|sep|>" +
            raw + "<|close|>argument<|sep|>" + end + "<|close|>call<|sep|>",
        .before = "<|open|>tools<|sep|>",
-       .behind = "<|close|>tools<|sep|>",
+       .following = "<|close|>tools<|sep|>",
        .is_typed = true},
       {.name = "Llama 3",
        .calls = R"({"name": "{{ c.name }}", "parameters": {{ c.arguments | tojson }}})",
@@ -110,7 +110,7 @@ inline std::vector<ToolTemplate> tool_templates() {
       {.name = "Mistral Nemo",
        .calls = comma(R"({"name": "{{ c.name }}", "arguments": {{ c.arguments | tojson }}, "id": "{{ id }}"})"),
        .before = "[TOOL_CALLS][",
-       .behind = "]",
+       .following = "]",
        .has_ids = true},
       {.name = "Mistral Small 3.2",
        .calls = "[TOOL_CALLS]{{ c.name }}[CALL_ID]{{ id }}[ARGS]{{ c.arguments | tojson }}",
@@ -120,50 +120,50 @@ inline std::vector<ToolTemplate> tool_templates() {
        .calls = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{ c.name }}\n```json\n{{ c.arguments | tojson }}\n```"
                 "<｜tool▁call▁end｜>{{ '\n' if not loop.last }}",
        .before = "<｜tool▁calls▁begin｜>",
-       .behind = "<｜tool▁calls▁end｜>"},
+       .following = "<｜tool▁calls▁end｜>"},
       {.name = "DeepSeek V3.1",
        .calls = "<｜tool▁call▁begin｜>{{ c.name }}<｜tool▁sep｜>{{ c.arguments | tojson }}<｜tool▁call▁end｜>",
        .before = "<｜tool▁calls▁begin｜>",
-       .behind = "<｜tool▁calls▁end｜>"},
+       .following = "<｜tool▁calls▁end｜>"},
       {.name = "Kimi K2",
        .calls = "<|tool_call_begin|>functions.{{ c.name }}:{{ loop.index0 }}<|tool_call_argument_begin|>"
                 "{{ c.arguments | tojson }}<|tool_call_end|>",
        .before = "<|tool_calls_section_begin|>",
-       .behind = "<|tool_calls_section_end|>"},
+       .following = "<|tool_calls_section_end|>"},
       {.name = "Solar",
        .calls = "<|tool_call:begin|>{{ id }}<|tool_call:name|>{{ c.name }}<|tool_call:args|>{{ c.arguments | tojson }}"
                 "<|tool_call:end|>",
        .before = "<|tool_calls|>",
-       .behind = "<|calls|>",
+       .following = "<|calls|>",
        .has_ids = true},
       {.name = "Gemma 4", .calls = gemma + "<|tool_call>call:{{ c.name }}{{ val(c.arguments) }}<tool_call|>"},
       {.name = "LFM2",
        .calls = comma("{{ c.name }}(" + args + "{{ k }}={{ v | tojson }}{{ ', ' if not loop.last }}" + end + ")"),
        .before = "<|tool_call_start|>[",
-       .behind = "]<|tool_call_end|>"},
+       .following = "]<|tool_call_end|>"},
       {.name = "Command R7B",
        .calls = comma("\n    {\"tool_call_id\": \"{{ id }}\", \"tool_name\": \"{{ c.name }}\", \"parameters\": "
                       "{{ c.arguments | tojson }}}"),
        .before = "<|START_ACTION|>[",
-       .behind = "\n]<|END_ACTION|>",
+       .following = "\n]<|END_ACTION|>",
        .has_ids = true},
       {.name = "Command R+",
        .calls = comma("\n    {\n        \"tool_name\": \"{{ c.name }}\",\n        \"parameters\": {{ c.arguments | "
                       "tojson }}\n    }"),
        .before = "Action: ```json\n[",
-       .behind = "\n]```"},
+       .following = "\n]```"},
       {.name = "Functionary 3.1", .calls = "<function={{ c.name }}>{{ c.arguments | tojson }}</function>"},
-      {.name = "Nemotron Nano 2", .calls = comma(json), .before = "<TOOLCALL>[", .behind = "]</TOOLCALL>"},
-      {.name = "Granite 3", .calls = comma(json), .before = "<|tool_call|>[", .behind = "]"},
-      {.name = "Firefunction", .calls = comma(json), .before = " functools[", .behind = "]"},
-      {.name = "Apriel", .calls = comma(json), .before = "\n<tool_calls>[", .behind = "]</tool_calls>"},
-      {.name = "MiniMax M1", .calls = json + "\n", .before = "<tool_calls>\n", .behind = "</tool_calls>"},
+      {.name = "Nemotron Nano 2", .calls = comma(json), .before = "<TOOLCALL>[", .following = "]</TOOLCALL>"},
+      {.name = "Granite 3", .calls = comma(json), .before = "<|tool_call|>[", .following = "]"},
+      {.name = "Firefunction", .calls = comma(json), .before = " functools[", .following = "]"},
+      {.name = "Apriel", .calls = comma(json), .before = "\n<tool_calls>[", .following = "]</tool_calls>"},
+      {.name = "MiniMax M1", .calls = json + "\n", .before = "<tool_calls>\n", .following = "</tool_calls>"},
       {.name = "GigaChat 3", .calls = "<|message_sep|>\n\nfunction call<|role_sep|>\n" + json, .has_one_call = true},
       {.name = "GigaChat 3.1", .calls = "<|function_call|>" + json, .has_one_call = true},
       {.name = "Apertus",
        .calls = comma("{\"{{ c.name }}\": {{ c.arguments | tojson }}}"),
        .before = "<|tools_prefix|>[",
-       .behind = "]<|tools_suffix|>"},
+       .following = "]<|tools_suffix|>"},
       {.name = "gpt-oss",
        .calls = "<|start|>assistant<|channel|>commentary to=functions.{{ c.name }} <|constrain|>json<|message|>"
                 "{{ c.arguments | tojson }}<|call|>"},

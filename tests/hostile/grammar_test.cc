@@ -604,7 +604,7 @@ TEST(HostileGrammar, LazyOnesAreJudgedInTheMemoryThatTheirFuelKnowsOf) {
         }
         const int64_t peak = ibid::testing::peak_bytes - before;
         if (kMeasured) {
-          EXPECT_LT(peak, fuel.most_held() + kBytesBeside) << text.substr(0, 30) << " behind " << word.substr(0, 30);
+          EXPECT_LT(peak, fuel.most_held() + kBytesBeside) << text.substr(0, 30) << " after " << word.substr(0, 30);
         }
       }
     }

@@ -154,14 +154,14 @@ TEST(TokenizerBounds, MatchesOfManyStepsAreStillFound) {
   EXPECT_EQ(ids.back(), TokenId{2});
 }
 
-TEST(TokenizerBounds, AnIdFarBehindAllTokensIsRefused) {
+TEST(TokenizerBounds, AnIdFarAfterAllTokensIsRefused) {
   const std::string far = R"({"model":{"type":"BPE","vocab":{"a":1000000},"merges":[]}})";
   expect_refused(far + std::string(8'000'000, ' '), "far beyond");
-  // Of an added token too; holes behind a whole vocabulary are fine.
+  // Of an added token too; holes after a whole vocabulary are fine.
   const std::string holes = R"(,"added_tokens":[{"id":1000,"content":"x"}])";
   ASSERT_TRUE(Tokenizer::from_json(file_with(holes)).ok());
-  const std::string behind = R"(,"added_tokens":[{"id":1000000,"content":"x"}])";
-  expect_refused(file_with(behind) + std::string(8'000'000, ' '), "far beyond");
+  const std::string following = R"(,"added_tokens":[{"id":1000000,"content":"x"}])";
+  expect_refused(file_with(following) + std::string(8'000'000, ' '), "far beyond");
 }
 
 TEST(TokenizerBounds, TokensThatFallApartInTooManyWaysAreRefused) {

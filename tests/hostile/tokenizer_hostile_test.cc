@@ -391,7 +391,7 @@ std::vector<JsonCase> json_cases() {
       json("model a string", R"({"model":"BPE"})", "expected"),
       json("model an array", R"({"model":[]})", "expected"),
       json("model twice", R"({"model":{"type":"BPE"},"model":)" + std::string(kModel) + "}", "no \"vocab\""),
-      json("bytes behind the end", file() + "x", "the end of the file"),
+      json("bytes after the end", file() + "x", "the end of the file"),
       json("two files in one", file() + file(), "the end of the file"),
       json("cut in a string", file().substr(0, 40), "expected"),
       json("cut before the last brace", file().substr(0, file().size() - 1), "expected"),

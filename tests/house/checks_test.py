@@ -25,7 +25,7 @@ FAULTS = (
     ("docs", "docs/next.md", NEXT, NEXT + " ![a](pictures/nothing.svg)", "the link pictures/nothing.svg leads nowhere"),
     ("docs", "docs/rows.md", "| T4 |", "| T44 |", "tests/conformance/server_trace_test.cc: docs/rows.md has no row T4"),
     ("docs", "docs/rows.md", "| X4 |", "| X3 |", "the row X3 stands twice"),
-    ("docs", "docs/rows.md", "`PrefixTree.RandomTextsAgreeWithBruteForce`", "`PrefixTree.NoSuch`",
+    ("docs", "docs/rows.md", "`PrefixTree.RandomSequencesAgreeWithBruteForce`", "`PrefixTree.NoSuch`",
      "row X3 names PrefixTree.NoSuch, and there is no such test"),
     ("docs", "docs/rows.md", "`Batch.PositionsFindTheirSlotForEveryBlockLength`", "none", "row P2 names no test"),
     ("docs", "docs/README.md", "| [Next](next.md) | ", "| [Next](nix.md) | ", "docs/README.md does not name docs/next.md"),

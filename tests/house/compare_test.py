@@ -121,7 +121,7 @@ def check_bounds():
     task = compare_table.Task
     close(compare_table.bound(facts, task("decode", 1), limits), 1 / (3 + max(pair, read)))
     close(compare_table.bound(facts, task("decode", 1, 2), limits), 2 / (4 + 2 * max(pair, read)))  # now multiply-adds
-    seen = 10**7 * 4 + 10  # pairs of four tokens behind ten million; each position is read once
+    seen = 10**7 * 4 + 10  # pairs of four tokens after ten million; each position is read once
     close(compare_table.bound(facts, task("prefill", 4, depth=10**7), limits), 4 / ((4 * 32e6 + 64e6) / 96e6 + 4 + seen * pair))
     slow = {**limits, "read": 1.0}  # then all is bytes, and the two parts add up
     close(compare_table.bound(facts, task("prefill", 4, depth=6), slow), 4 / (step + 10 * cell))
@@ -189,20 +189,20 @@ def main():
         done = run(folder, "--served", "1", "--serving", folder / "serving", "--peer", "llama-server=/bin/false")
         assert done.returncode != 0 and "does not serve" in done.stderr
 
-        # Depths, long prompts and threads. 4 tokens of a prompt are as above at 2 threads; a decode of 3 behind 1000 sees 1002 on average.
+        # Depths, long prompts and threads. 4 tokens of a prompt are as above at 2 threads; a decode of 3 after 1000 sees 1002 on average.
         text, report = table_rows(folder, "-p", "4,9", "--depth", "0,1000", "--streams", "0", "-t", "1,2,4", "--cpu-isa", "avx2")
         assert (folder / "calls").read_text().split() == ["limits"] + ["ibid"] * 2 + ["peer"] * 2 + (["ibid"] * 2 + ["peer"] * 2) * 2 + [
             "limits"]
         rows = {(r["work"], r["threads"]): r for r in report["rows"]}
-        assert {w for w, _ in rows} == {"prefill 4", "prefill 9", "decode 3", "decode 3 behind 1,000"} and len(rows) == 12
+        assert {w for w, _ in rows} == {"prefill 4", "prefill 9", "decode 3", "decode 3 after 1,000"} and len(rows) == 12
         assert [row["isa"] for row in report["limits"]] == ["avx2"] * 4
         close(rows["prefill 4", 2]["bound"], prefill["bound"])
         close(rows["prefill 9", 2]["bound"], 9 / ((9 * 32e6 + 64e6) / 4e10 + 9 * 32e6 / 1e10 + 2 * 45 * 2 * 4 * 16 / 1e10))
-        close(rows["decode 3 behind 1,000", 2]["bound"], 1 / (0.015 + 1002 * 2 * 2 * 2 * 16 * 2 / 1e10))
-        close(rows["decode 3 behind 1,000", 4]["bound"], 1 / (0.0075 + 1002 * 2 * 2 * 2 * 16 * 2 / 2e10))
+        close(rows["decode 3 after 1,000", 2]["bound"], 1 / (0.015 + 1002 * 2 * 2 * 2 * 16 * 2 / 1e10))
+        close(rows["decode 3 after 1,000", 4]["bound"], 1 / (0.0075 + 1002 * 2 * 2 * 2 * 16 * 2 / 2e10))
         assert "| prefill 4, 4 threads |" in text and "| model | work | 1 thread | 2 threads | 4 threads |" in text
 
-        # Peers of streams, and by the package: 4 tokens in a call of 0.14 s, then one at a time of 0.11 s, behind 600 in two calls.
+        # Peers of streams, and by the package: 4 tokens in a call of 0.14 s, then one at a time of 0.11 s, after 600 in two calls.
         _, report = table_rows(folder, "--peer", f"llama-batched-bench={folder / 'batched'}", "--streams", "4,8")
         rows = {r["work"]: r for r in report["rows"]}
         assert rows["decode 3 x 8"]["engines"]["llama.cpp"]["median"] == 4 and rows["decode 3 x 4"]["ratio"] == {"llama.cpp": 3}
@@ -210,7 +210,7 @@ def main():
         (folder / "package" / "llama_cpp.py").write_text(PACKAGE)
         _, report = table_rows(folder, "--peer", "llama-cpp-python", "-p", "4,600", "--depth", "600", package=folder / "package")
         speeds = {r["work"]: r["engines"]["llama.cpp"]["samples"][1:] for r in report["rows"] if len(r["engines"]) > 1}
-        for work, speed in {"prefill 4": 4 / 0.14, "prefill 600": 600 / 6.2, "decode 3": 1 / 0.11, "decode 3 behind 600": 1 / 0.11}.items():
+        for work, speed in {"prefill 4": 4 / 0.14, "prefill 600": 600 / 6.2, "decode 3": 1 / 0.11, "decode 3 after 600": 1 / 0.11}.items():
             close(speeds[work][0], speed)
 
         assert run(folder, "--at-least", "2.6").returncode == 1

@@ -23,7 +23,7 @@ struct Asked {
   bool stream = false;
 };
 
-// Anything that is allowed, the dear ones above all: long prompts and answers, many choices, all log-probabilities,
+// Anything that is allowed, the costly ones above all: long prompts and answers, many choices, all log-probabilities,
 // grammars of their own.
 LoadRequest hostile_request(std::mt19937_64& random, Asked& asked) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };

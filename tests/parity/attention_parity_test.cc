@@ -45,7 +45,7 @@ Paged::Rows run(const Shape& shape, const std::vector<std::vector<Part>>& steps,
   return paged.rows();
 }
 
-// Few rows with much behind them, so that double precision and the emulated fma stay quick: prefill pieces over the end
+// Few rows with much after them, so that double precision and the emulated fma stay quick: prefill pieces over the end
 // of a tile and of a piece, then decodes.
 Paged::Rows run_few(const Shape& shape, ThreadTeam& team) {
   Paged paged(shape, 2, 320);
@@ -118,8 +118,8 @@ TEST(AttentionParity, PagedEqualsContiguous) {
   EXPECT_EQ(difference(contiguous.rows(), paged.rows()), "");
 }
 
-// Every cell that no query may see is NaN, and blocks behind the window are no blocks: Paged does both. Here also what
-// lies after a sequence's end in its last block, and what was overwritten by garbage behind the window.
+// Every cell that no query may see is NaN, and blocks after the window are no blocks: Paged does both. Here also what
+// lies after a sequence's end in its last block, and what was overwritten by garbage after the window.
 TEST(AttentionParity, WhatIsMaskedOrUnwrittenIsNeverMultiplied) {
   ThreadTeam team(2);
   Stream s(team);
@@ -128,7 +128,7 @@ TEST(AttentionParity, WhatIsMaskedOrUnwrittenIsNeverMultiplied) {
       const Shape shape = {.heads = 3, .kv_heads = 1, .head_len = 64, .dtype = dtype, .block_len = 16, .window = 40};
       Paged paged(shape, 1, 320);
       paged.step(s, {{0, 0, n}});
-      for (int32_t p = 0; p < n + 1 - shape.window; ++p) {  // behind the window of the next query
+      for (int32_t p = 0; p < n + 1 - shape.window; ++p) {  // after the window of the next query
         const int32_t slot = raw(paged.block(0, p / 16)) * 16 + p % 16;
         for (int32_t d = 0; d < shape.head_len; ++d) {
           kv_write(paged.kv(), KvPart::kKey, slot, 0, d, std::nanf(""));
@@ -183,7 +183,7 @@ TEST(AttentionParity, ManySequencesAtOnceEqualEachAlone) {
   EXPECT_EQ(difference(together.rows(), apart.rows()), "");
 }
 
-// Drafts behind a text: as many rows as register tiles have, and some more, each with the bits of its token alone.
+// Drafts after a text: as many rows as register tiles have, and some more, each with the bits of its token alone.
 TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
   ThreadTeam team(1);
   Stream s(team);
@@ -223,14 +223,14 @@ TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   const Shape window = {.heads = 4, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16, .window = 517};
   for (const auto& [shape, text] : {std::pair{three, 2048}, std::pair{three, 4352}, std::pair{eight, 4352},
                                     std::pair{many, 4352}, std::pair{window, 2048}}) {
-    SCOPED_TRACE(testing::Message() << name(shape) << " behind " << text);
+    SCOPED_TRACE(testing::Message() << name(shape) << " after " << text);
     Paged a(shape, 1, text + 52), b(shape, 1, text + 52);
     Stream s1(one), s4(four);
     a.step(s1, {{0, 0, text - 48}}, false);
     b.step(s4, {{0, 0, text - 48}}, false);
     a.step(s1, {{0, text - 48, text}});
     b.step(s4, {{0, text - 48, text}});
-    // One token behind the other, and four at once whose windows begin on either side of a piece's.
+    // One token after the other, and four at once whose windows begin on either side of a piece's.
     for (const auto& [begin, end] : {std::pair{0, 1}, {1, 2}, {2, 6}}) {
       a.step(s1, {{0, text + begin, text + end}});
       b.step(s4, {{0, text + begin, text + end}});

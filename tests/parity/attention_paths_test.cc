@@ -5,9 +5,9 @@
 namespace ibid::parity {
 namespace {
 
-constexpr int32_t kRoom = 96;  // positions behind the text, where drafts may lie
+constexpr int32_t kRoom = 96;  // positions after the text, where drafts may lie
 
-// A random tree of drafts behind a text of n_text tokens. Node i is at position n_text + depth[i].
+// A random tree of drafts after a text of n_text tokens. Node i is at position n_text + depth[i].
 struct Tree {
   int32_t n_text;
   std::vector<int32_t> parent, depth;  // parent -1: the text
@@ -30,7 +30,7 @@ struct Tree {
   }
 };
 
-// Rows of all nodes, computed in one step beside another sequence's decode. Drafts lie in any order in slots behind the
+// Rows of all nodes, computed in one step beside another sequence's decode. Drafts lie in any order in slots after the
 // text, never all at their positions' places; some paths begin within the text.
 Paged::Rows rows_of_tree(const Shape& shape, const Tree& tree, Stream& s, uint64_t seed) {
   std::mt19937_64 random(seed);

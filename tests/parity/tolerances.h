@@ -14,7 +14,7 @@ inline constexpr double kUlp = 1.0 / (1 << 24);  // half a unit in the last plac
 // The mean of squares is off by its lanes' roundings, at most (n / 16 + 4) and mostly their square root; then a root, a
 // division and two products: 4 roundings more.
 inline constexpr Tolerance kRmsNorm = {1e-30, 64 * kUlp};
-// A sum over n values behind a subtraction that cancels: absolute, for rows whose deviation is of the size of 1. A row
+// A sum over n values after a subtraction that cancels: absolute, for rows whose deviation is of the size of 1. A row
 // of one value is its bias, of two nearly equal ones anything: the deviations' own roundings divided by them.
 inline constexpr Tolerance kLayerNorm = {64 * kUlp, 64 * kUlp};
 // One rounding.

@@ -123,7 +123,7 @@ class RandomEngine {
                            PrefixHash(life_.hash_bits, 1 + random_()), std::move(store))
                 .value();
     if (recorder_) recorder_->begin(*core_, "fake", 1);
-    if (life_.max_drafts > 0) core_->speculate(std::make_unique<Guesser>(*this), life_.max_drafts);
+    if (life_.max_drafts > 0) core_->speculate(std::make_unique<FakeProposer>(*this), life_.max_drafts);
     n_choices_before_ = n_choices_;
     n_generated_before_ = n_generated_;
   }
@@ -183,9 +183,9 @@ class RandomEngine {
   }
 
   // Knows what each request must answer, and says so with errors here and there.
-  class Guesser final : public Proposer {
+  class FakeProposer final : public Proposer {
    public:
-    explicit Guesser(RandomEngine& engine) : engine_(engine) {}
+    explicit FakeProposer(RandomEngine& engine) : engine_(engine) {}
     void propose(const ProposalInput& input, Drafts& drafts) override {
       EXPECT_FALSE(forgotten_.contains(input.sequence));
       for (const auto& [id, running] : engine_.running_) {
@@ -199,7 +199,7 @@ class RandomEngine {
           int32_t right = -1;
           const auto n = static_cast<size_t>(1 + engine_.up_to(input.max_drafts + 2));  // more are cut off
           for (size_t i = input.answer.size(); i < answer.size() && i < input.answer.size() + n; ++i) {
-            // Half of them are trees: wrong siblings before and behind the one that is right.
+            // Half of them are trees: wrong siblings before and after the one that is right.
             const int32_t parent = right;
             if (is_tree && engine_.up_to(3) == 0) drafts.add(any_token(), parent);
             right = drafts.size();

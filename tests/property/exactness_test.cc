@@ -40,7 +40,7 @@ TEST_P(TinyModel, SaysTheSameUnderSixtyFourSchedules) {
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
   EXPECT_GT(totals.n_accepted, 20);
-  // What these guess is verified where it pays by the clock; what all others do, whatever it costs.
+  // What these draft is verified where it pays by the clock; what all others do, whatever it costs.
   const std::set<testing::DraftKind> priced = {testing::DraftKind::kLookup, testing::DraftKind::kStore,
                                                testing::DraftKind::kAnswers};
   for (int32_t i = 0; i < testing::kDraftKinds; ++i) {
@@ -51,7 +51,7 @@ TEST_P(TinyModel, SaysTheSameUnderSixtyFourSchedules) {
   EXPECT_GT(totals.n_fetched, 0);
   EXPECT_GT(totals.n_replays, 12) << "of records";
 }
-// Paused behind its k-th step, whichever that is, it goes on as if nothing had been: computed again, or from the host.
+// Paused after its k-th step, whichever that is, it goes on as if nothing had been: computed again, or from the host.
 TEST_P(TinyModel, GoesOnAlikePausedAtEveryStep) {
   TinyModels models(GetParam(), DType::kF32);
   LoadedModel& m = models.load(TinyModels::best(), 1);
@@ -65,7 +65,7 @@ TEST_P(TinyModel, GoesOnAlikePausedAtEveryStep) {
       schedule.n_host_contexts = step % 3 == 1;
       schedule.preempt_at = step;
       ScheduleRun run(*m.model, *m.stream, nullptr, DType::kF16, schedule, one);
-      EXPECT_EQ(run.run(), expected) << "request " << i << " paused behind step " << step;
+      EXPECT_EQ(run.run(), expected) << "request " << i << " paused after step " << step;
       if (run.n_paused() == 0 || HasFailure()) break;
       n_paused += run.n_paused();
     }
@@ -146,7 +146,7 @@ TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
         schedule.max_drafts = k;
         schedule.drafts = static_cast<testing::DraftKind>(kind);
         schedule.block_len = k % 2 == 0 ? 8 : 16;
-        // They guess from what was asked before.
+        // They draft from what was asked before.
         if (schedule.drafts == testing::DraftKind::kAnswers) schedule.warmth = 2;
         schedule.is_recorded = k == 3;
         ScheduleRun run(*m.model, *m.stream, tokenizer, DType::kF16, schedule, requests);
@@ -160,7 +160,7 @@ TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
     if (is(testing::DraftKind::kWrong)) {
       EXPECT_EQ(totals.n_accepted, 0);
     } else if (is(testing::DraftKind::kItself)) {
-      // All but what stands behind a stop string.
+      // All but what stands after a stop string.
       EXPECT_GE(totals.n_accepted * 100, totals.n_drafted * 99);
     } else if (!is(testing::DraftKind::kRandom) && !is(testing::DraftKind::kHeads) && !is(testing::DraftKind::kEagle) &&
                !is(testing::DraftKind::kSkip) && !is(testing::DraftKind::kMtp)) {
@@ -171,7 +171,7 @@ TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
 
 // Rejection's answers depend on what was drafted: that may not depend on what the prefix cache knows of a prompt, which
 // a head with attention is not told of unless it is computed again, nor on how a prompt was cut.
-TEST(TinyModels, AnswerRejectionTheSameWhateverTheCacheKnowsOfAnEaglesText) {
+TEST(TinyModels, AnswerRejectionTheSameWhateverTheCacheKnowsOfAnEaglesSequence) {
   TinyModels models("llama", DType::kQ8_0);
   LoadedModel& m = models.load(TinyModels::best(), 1);
   auto requests = tiny_requests(kVocabSize);

@@ -48,7 +48,7 @@ std::shared_ptr<const grammar::TokenTrie> trie() {
 }
 
 // What an agent asks for: an object, a text, a call of a tool that the model must or may begin by itself, a list that
-// closes in time, reasoning with a grammar behind it.
+// closes in time, reasoning with a grammar after it.
 const std::vector<grammar::Source>& sources() {
   using grammar::Language;
   static const std::vector<grammar::Source> all = {

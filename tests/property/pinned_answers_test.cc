@@ -56,7 +56,7 @@ class Encoder {
       : core_(Engine::create(*m.model, nullptr, *m.stream, {.step_tokens = step_tokens, .max_sequences = 8},
                              steady_clock())
                   .value()) {}
-  // Of each text, the bits of what it says; each is submitted up to so many steps behind the one before.
+  // Of each text, the bits of what it says; each is submitted up to so many steps after the one before.
   std::map<RequestId, std::vector<float>> run(const std::vector<Request>& texts, std::mt19937_64& random,
                                               uint64_t steps_between) {
     std::map<RequestId, std::vector<float>> said;

@@ -53,7 +53,7 @@ enum class DraftKind : uint8_t {
   kSkip,       // the target itself without its first layer
   kMtp,        // an MTP layer that was never trained
   kWindow,     // the target itself over a part of its texts' own blocks
-  kLookAhead,  // what the target says behind refused drafts
+  kLookAhead,  // what the target says after refused drafts
 };
 inline constexpr int32_t kDraftKinds = 18;
 
@@ -74,7 +74,7 @@ struct Schedule {
   bool has_disk = false;        // a folder, and a restart between the warm-up and the requests
   int32_t max_drafts = 0;       // of a sequence in a step
   DraftKind drafts = DraftKind::kMixed;
-  int32_t preempt_at = -1;  // all that run, behind this step
+  int32_t preempt_at = -1;  // all that run, after this step
   PolicyKind policy = PolicyKind::kFair;
   bool has_ranks = false;    // requests of several priorities; strangers of other tenants, weights and targets
   double max_itl = 0;        // in real time: what it leads to is another schedule each time

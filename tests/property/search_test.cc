@@ -96,7 +96,7 @@ TEST(Search, GroupsOfBeamsAndContrastiveSearchAreThoseOfTransformers) {
 
 // ---- On a real one, whose hidden states contrastive search compares ------------------------------------------------
 
-TEST(Search, ContrastiveTextsAreTheSameAloneInCompanyAndPreempted) {
+TEST(Search, ContrastiveSequencesAreTheSameAloneInCompanyAndPreempted) {
   LoadedModel m(open_llama(), {.step_tokens = 64, .max_rows = 64}, 2);
   const auto run = [&](const std::vector<uint64_t>& ids, int32_t n_blocks, int32_t step_tokens, uint64_t preempts) {
     EngineOptions options{.block_len = 8, .kv_dtype = DType::kF32, .step_tokens = step_tokens, .max_sequences = 6};

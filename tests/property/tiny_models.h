@@ -197,7 +197,7 @@ inline void hold_to_schedules(std::string_view architecture, DType dtype, DType 
     if (first_kind) {  // each in turn, so that none is left out by chance
       schedule.drafts = static_cast<DraftKind>((*first_kind + static_cast<int32_t>(seed - first_seed)) % kDraftKinds);
       schedule.max_drafts = std::max(1, schedule.max_drafts);
-      if (schedule.drafts == DraftKind::kAnswers) schedule.warmth = 2;  // it guesses from what was asked before
+      if (schedule.drafts == DraftKind::kAnswers) schedule.warmth = 2;  // it drafts from what was asked before
     }
     // Pairs of ISA and threads come round in turn, the slow baseline less often; the other choices are drawn.
     const bool baseline = isas.size() == 1 || seed % baseline_one_in == 0;

@@ -84,7 +84,7 @@ int32_t CacheOracle::ask() {
   if (n_partial > 0) ++n_held;
   found += n_partial;
   for (size_t i = 0; i < n_held; ++i) pin(path[i]);
-  // Room for all tokens and one more; a block that is found in part is copied where something is known behind it.
+  // Room for all tokens and one more; a block that is found in part is copied where something is known after it.
   const int32_t n_tokens = std::min(prompt_len + 1, std::max(prompt_len, context_len_));
   const auto n_blocks = static_cast<size_t>((n_tokens + block_len_ - 1) / block_len_);
   const bool is_copied = n_partial > 0 && n_partial < at(n_whole).len;

@@ -26,8 +26,8 @@ inline uint64_t mix(uint64_t a, uint64_t b) {
 }
 inline uint64_t mix(uint64_t prefix, TokenId token) { return mix(prefix, static_cast<uint64_t>(raw(token)) + 1); }
 
-// The row behind a prefix: 16 logits in [0, 8), and now and then a likely end.
-inline void logits_behind(uint64_t prefix, std::span<float> out) {
+// The row after a prefix: 16 logits in [0, 8), and now and then a likely end.
+inline void logits_after(uint64_t prefix, std::span<float> out) {
   uint64_t bits = 0;
   for (size_t v = 0; v < out.size(); ++v) {
     if (v % 4 == 0) bits = mix(prefix, v);
@@ -40,7 +40,7 @@ inline void logits_behind(uint64_t prefix, std::span<float> out) {
 struct Truth {
   std::span<const uint64_t> prefixes;  // of its prompt and all of its answer, by position
   std::span<const TokenId> tokens;
-  int32_t text_len = 0;  // of these, how many it has by now; what lies behind are drafts
+  int32_t text_len = 0;  // of these, how many it has by now; what lies after are drafts
   uint64_t scope = 0;    // the prefix before its first token
 };
 
@@ -78,7 +78,7 @@ class CellModel final : public ForwardPass {
     for (int32_t s = 0; s < b.n_sequences; ++s) read(b, s);
     for (int32_t row = 0; row < b.n_rows; ++row) {
       if (row > 0 && b.logit_rows[row] <= b.logit_rows[row - 1]) witness_.accuse("rows do not ascend");
-      logits_behind(cell(b.slots[b.logit_rows[row]]).prefix, {logits.row_as<float>(row), kVocabSize});
+      logits_after(cell(b.slots[b.logit_rows[row]]).prefix, {logits.row_as<float>(row), kVocabSize});
     }
   }
 
@@ -161,7 +161,7 @@ class CellModel final : public ForwardPass {
   ModelFacts facts_;
   Witness& witness_;
   const PagedKv* kv_ = nullptr;
-  int64_t value_at_ = 0;  // bytes from a block's begin to its first value
+  int64_t value_at_ = 0;  // bytes from a block's start to its first value
   int64_t step_ = 0;
   std::vector<int64_t> written_;  // [slots] the step that last wrote it
   std::vector<Truth> truths_;     // of this step

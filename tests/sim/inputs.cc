@@ -56,7 +56,7 @@ Request request_of(const Event& e, const World& world, std::vector<TokenId> befo
   return r;
 }
 
-void guess(const ProposalInput& input, const World& world, std::span<const TokenId> right, Drafts& drafts) {
+void draft(const ProposalInput& input, const World& world, std::span<const TokenId> right, Drafts& drafts) {
   uint64_t dice = mix(static_cast<uint64_t>(world.seed + input.sequence), input.answer.size());
   const auto up_to = [&dice](int32_t n) {
     dice = mix(dice, 1);
@@ -68,7 +68,7 @@ void guess(const ProposalInput& input, const World& world, std::span<const Token
   const bool is_tree = up_to(2) == 0;
   int32_t last = -1;
   for (size_t i = from; i < from + n; ++i) {
-    // Half of them are trees: wrong siblings before and behind the one that is right.
+    // Half of them are trees: wrong siblings before and after the one that is right.
     const int32_t parent = last;
     if (is_tree && up_to(3) == 0) drafts.add(any(), parent);
     last = drafts.size();

@@ -15,6 +15,6 @@ Request request_of(const Event& submit, const World& world, std::vector<TokenId>
 
 // Knows how the text goes on (`right`: all of it, prompt and answer) and says so with errors here and there, as a chain
 // or as a tree; or, where the world wants it so, anything. A function of the world and the text alone.
-void guess(const ProposalInput& input, const World& world, std::span<const TokenId> right, Drafts& drafts);
+void draft(const ProposalInput& input, const World& world, std::span<const TokenId> right, Drafts& drafts);
 
 }  // namespace ibid::sim

@@ -131,7 +131,7 @@ Waste contiguous(const Workload& workload, const Replayed& replayed, int64_t n_s
   };
   double now = 0;
   for (size_t next = 0; next < workload.arrivals.size() || !held.empty();) {
-    // Those that fit begin; the first that does not makes all behind it wait.
+    // Those that fit begin; the first that does not makes all after it wait.
     while (!queue.empty()) {
       const size_t i = queue.front();
       const auto fits = std::ranges::find_if(free, [&](const auto& run) { return run.second >= len_of(i); });

@@ -100,7 +100,7 @@ TEST(Simulation, WhatOnceFailedDoesNotAnyMore) {
   }
 }
 
-TEST(Script, AsTextIsReadBackAsItWas) {
+TEST(Script, AsSequenceIsReadBackAsItWas) {
   for (uint64_t seed = 1; seed < 20; ++seed) {
     const Script script = random_script(seed, 200);
     EXPECT_EQ(read_script(text_of(script)).value(), script);

@@ -36,14 +36,14 @@ class Simulation final : public Witness {
   Verdict run();
 
  private:
-  class Guesser final : public Proposer {
+  class FakeProposer final : public Proposer {
    public:
-    explicit Guesser(Simulation& sim) : sim_(sim) {}
+    explicit FakeProposer(Simulation& sim) : sim_(sim) {}
     void propose(const ProposalInput& input, Drafts& drafts) override {
       const auto it = sim_.sequences_.find(input.sequence);
       if (it == sim_.sequences_.end()) return sim_.accuse("drafts are asked for a text that was forgotten");
       const auto [id, choice] = it->second;
-      guess(input, sim_.world_, sim_.live_.at(id).choices[static_cast<size_t>(choice)].solo.tokens, drafts);
+      draft(input, sim_.world_, sim_.live_.at(id).choices[static_cast<size_t>(choice)].solo.tokens, drafts);
     }
     void forget(int64_t sequence) override {
       sim_.expect(sim_.sequences_.erase(sequence) == 1, "a text is forgotten twice");
@@ -122,7 +122,7 @@ void Simulation::start() {
   }
   engine_ = *std::move(engine);
   if (world_.max_drafts > 0)
-    engine_->speculate(std::make_unique<Guesser>(*this), static_cast<int32_t>(world_.max_drafts));
+    engine_->speculate(std::make_unique<FakeProposer>(*this), static_cast<int32_t>(world_.max_drafts));
   freed_ = {};
   freed_.poison(engine_->cache().pool(), engine_->kv().layers()[0]);
 }
@@ -143,7 +143,7 @@ Verdict Simulation::run() {
   return verdict_;
 }
 
-// Nobody hears how what ran then ends; what counted it counts anew.
+// Nobody hears how what ran then ends; what counted it counts again.
 void Simulation::restart() {
   tell_tiers();
   ++verdict_.met.n_restarts;
@@ -295,7 +295,7 @@ bool Simulation::turn() {
 }
 
 // Whoever is first in the policy's order takes blocks from anybody and gives them to nobody, so it waits at most until
-// those that run before it came have ended. Where tenants share, others' first ones have their turn besides.
+// those that run before it came have ended. Where tenants share, others' first ones have their turn also.
 void Simulation::watch_the_first(bool busy) {
   const uint64_t first = in_order_.empty() ? 0 : in_order_.begin()->second;
   first_waits_ = first == first_ && first != 0 && busy ? first_waits_ + 1 : 0;

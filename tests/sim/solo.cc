@@ -10,7 +10,7 @@
 namespace ibid::sim {
 namespace {
 
-// The stop whose last byte comes first at or behind `from`; of those, the longest. Npos: none.
+// The stop whose last byte comes first at or after `from`; of those, the longest. Npos: none.
 struct Found {
   size_t begin = std::string::npos;
   std::string stop;
@@ -59,7 +59,7 @@ Solo solo_answer(const Request& request, int32_t choice, int32_t context_len) {
   std::string unread, read;  // before min_tokens nobody looks for stops
   float logits[kVocabSize];
   while (request.max_tokens < 0 || out.n_answered() < request.max_tokens) {
-    logits_behind(prefix, logits);
+    logits_after(prefix, logits);
     const auto tokens = std::span<const TokenId>(out.tokens);
     const auto n_prompt = static_cast<size_t>(out.prompt_len);
     const auto drawn = sampler->sample(logits, {tokens.first(n_prompt), tokens.subspan(n_prompt)}, state, scratch);
@@ -103,7 +103,7 @@ std::string text_of(const Solo& solo, int32_t n) {
 float score_of(const Solo& solo, int32_t position) {
   static thread_local SamplerScratch scratch;
   float logits[kVocabSize];
-  logits_behind(solo.prefixes[static_cast<size_t>(position) - 1], logits);
+  logits_after(solo.prefixes[static_cast<size_t>(position) - 1], logits);
   return score_row(logits, solo.tokens[static_cast<size_t>(position)], 0, scratch).value().chosen.raw;
 }
 

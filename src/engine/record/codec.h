@@ -1,4 +1,4 @@
-// The bytes of a record: whole numbers as LEB128 (signed ones zigzag), floats as their bits, texts and lists behind
+// The bytes of a record: whole numbers as LEB128 (signed ones zigzag), floats as their bits, texts and lists after
 // their length. One function names the fields of a struct for both directions, so that what is written is what is read.
 // Reading takes bytes from anywhere: past the end, out of range or too long, all that follows is zero and ok() is
 // false.

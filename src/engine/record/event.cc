@@ -87,7 +87,7 @@ void disk_fields(Ar& ar, Inputs& inputs) {
   });
 }
 
-// But for what is compiled: stops and breakers, which stand behind them as texts.
+// But for what is compiled: stops and breakers, which stand after them as texts.
 template <typename Ar, typename Params>
 void sampling_fields(Ar& ar, Params& p) {
   auto& [repetition_penalty, presence_penalty, frequency_penalty, penalty_last_n, no_repeat_ngram, dry_multiplier,
@@ -108,7 +108,7 @@ void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, n, max_tokens, pooling, tells_progress, grammar, reasoning, tpot_target, ttft_target, max_wait,
          speculation, prompt, sampling, stops, markup, show_special, prompt_logprobs, priority, tenant, cache_salt,
          weight, search, second_text] = r;
-  // Grammars stand behind as their sources, as stops do; of speculation drafts are those that were computed then.
+  // Grammars stand after as their sources, as stops do; of speculation drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(markup), static_cast<void>(grammar), static_cast<void>(reasoning);
   static_cast<void>(second_text);     // of encoders, which are not recorded
   static_cast<void>(tells_progress);  // changes nothing that is computed
@@ -149,10 +149,10 @@ void texts_fields(Ar& ar, TextsRef& t) {
   auto& [reasoning, tools, hidden] = t.format;
   ar(reasoning.begin, reasoning.end, reasoning.is_ended_by_call, hidden);
   auto& [kind, begins, ends, around, name_ends, key_begins, key_ends, value_ends, id_begin, name_begin, head_end,
-         name_key, arguments_key, is_bare, is_name_key, has_ids_behind, is_id_name, has_short_ids, is_inline,
+         name_key, arguments_key, is_bare, is_name_key, has_ids_after, is_id_name, has_short_ids, is_inline,
          has_cdata] = tools;
   ar(kind, begins, ends, around, name_ends, key_begins, key_ends, value_ends, id_begin, name_begin, head_end, name_key,
-     arguments_key, is_bare, is_name_key, has_ids_behind, is_id_name, has_short_ids, is_inline, has_cdata);
+     arguments_key, is_bare, is_name_key, has_ids_after, is_id_name, has_short_ids, is_inline, has_cdata);
   if constexpr (Ar::kReads) {
     if (kind > ToolFormat::Kind::kChannels) ar.fail();
   }

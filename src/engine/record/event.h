@@ -2,7 +2,7 @@
 // in order. A record is the engine's whole input: with it, the engine runs again, step for step.
 //
 // In the file each is a frame: bytes of the body (u32), the body's checksum (u32, the low half of XXH3), the body; all
-// little-endian, behind eight bytes that say what the file is. The body is the kind, the clock's readings since the
+// little-endian, after eight bytes that say what the file is. The body is the kind, the clock's readings since the
 // event before (nanoseconds, each as the difference from the one before it), what a disk tier answered since then, and
 // what the kind says below.
 #pragma once

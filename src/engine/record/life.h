@@ -62,7 +62,7 @@ class Life final : public EngineObserver {
   std::vector<Piece> company_;  // of others while it lived
   std::vector<Mark> marks_;
   std::map<int32_t, int32_t> n_preemptions_, n_computed_;  // by choice
-  int32_t n_running_ = 0, n_waiting_ = 0;                  // behind the last step
+  int32_t n_running_ = 0, n_waiting_ = 0;                  // after the last step
   int64_t step_ = 0;
   std::vector<Piece> planned_;  // of the step that is under way
 };

@@ -183,7 +183,7 @@ Result<std::unique_ptr<Event>> FileReader::next(const std::shared_ptr<const Toke
     return std::unique_ptr<Event>();
   };
   if (rest.empty()) {
-    if (how_it_ended_.empty()) how_it_ended_ = "cut off behind a whole event";
+    if (how_it_ended_.empty()) how_it_ended_ = "cut off after a whole event";
     return std::unique_ptr<Event>();
   }
   if (rest.size() < kFrameHead) return cut_off("torn");

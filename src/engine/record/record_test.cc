@@ -99,7 +99,7 @@ TEST(Record, APromptThatWasReadWholeForItsDraftsIsReadWholeAgain) {
   EXPECT_EQ(replay(path, false).difference, "");
 }
 
-class TickingClock final : public Clock {  // a millisecond for each reading, so that computing is dear
+class TickingClock final : public Clock {  // a millisecond for each reading, so that computing is costly
  public:
   double now() const override { return now_ += 1e-3; }
 
@@ -492,8 +492,8 @@ TEST(Record, TurnsOfASearchThatCannotBeAreADifference) {
   }
 }
 
-TEST(Record, GrammarsAreCompiledAnew) { replay_grammars(false); }
-TEST(Record, GrammarsThatAServerMadeAreCompiledAnew) { replay_grammars(true); }
+TEST(Record, GrammarsAreCompiledAgain) { replay_grammars(false); }
+TEST(Record, GrammarsThatAServerMadeAreCompiledAgain) { replay_grammars(true); }
 
 TEST(Record, TheFirstDifferenceIsNamed) {
   const Recorded was(3);
@@ -645,7 +645,7 @@ TEST(Record, WithoutWhatUsersWroteSchedulingIsTheSame) {
   EXPECT_LT(n_same, n_all / 16);
 }
 
-// What repeats in a text must not repeat in what stands for it, and behind each beginning the order is kept.
+// What repeats in a text must not repeat in what stands for it, and after each beginning the order is kept.
 TEST(Redaction, HidesHowOftenATokenOccursAndLosesNone) {
   for (const int32_t vocab_size : {1, 2, 3, 64, 1000, 49152}) {
     record::Redaction redaction;

@@ -45,7 +45,7 @@ Redaction::Block Redaction::chain_of(const std::string& scope) const {
   return encrypt(block);
 }
 
-// One of n, for the tokens [from, to) behind this chain.
+// One of n, for the tokens [from, to) after this chain.
 uint32_t Redaction::drawn(const Block& chain, uint32_t from, uint32_t to, uint32_t n) const {
   Block block = chain;
   const uint32_t words[2] = {from, to};

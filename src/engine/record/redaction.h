@@ -1,6 +1,6 @@
 // Redaction: a record without what users wrote. Each token becomes a number that is keyed by all tokens before it, its
 // tenant and its salt, so that prompts keep their lengths and share exactly the beginnings that they shared: the same
-// beginning, the same keys; the first difference stays one. Behind the same beginning, numbers stand in the order of
+// beginning, the same keys; the first difference stays one. After the same beginning, numbers stand in the order of
 // the tokens, because the cache's ties do (PrefixTree::nearest); how often a token occurs cannot be seen. The key is
 // drawn at random and forgotten with the process. Tenants and salts become names that are equal where theirs were. What
 // else a request says about its text (stops, biases, masks, the sampler's settings and seed) is left out: a redacted
@@ -41,7 +41,7 @@ class Redaction {
   };
   Block encrypt(Block block) const;
   Block chain_of(const std::string& scope) const;
-  TokenId replace(Block& chain, TokenId token) const;  // and goes on behind it
+  TokenId replace(Block& chain, TokenId token) const;  // and goes on after it
   uint32_t drawn(const Block& chain, uint32_t from, uint32_t to, uint32_t n) const;
   void redact(Request& request, Live& live);
   void redact(Step& step);

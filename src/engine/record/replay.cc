@@ -137,7 +137,7 @@ class Replay::Checker final : public EngineObserver {
              (was.shares.size() == is.shares.size() ? ", or other numbers of tokens" : "");
     if (was.digest.blocks != is.digest.blocks) return "the same batch lies on other blocks, or copies others";
     if (was.digest.tokens != is.digest.tokens) return token_difference(was, is);
-    if (was.digest.state != is.digest.state) return "the cache or the queue is another behind the step";
+    if (was.digest.state != is.digest.state) return "the cache or the queue is another after the step";
     return "";
   }
 

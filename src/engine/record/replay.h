@@ -1,6 +1,6 @@
 // Replay: a record runs again, step for step, on an engine of its own whose time is the record's, and each step is held
-// against what was recorded: the same batch on the same blocks, the same tokens, the same state behind it. With the
-// model, tokens are computed anew, but for those of requests whose tokens depend on their drafts (Verifier), which no
+// against what was recorded: the same batch on the same blocks, the same tokens, the same state after it. With the
+// model, tokens are computed again, but for those of requests whose tokens depend on their drafts (Verifier), which no
 // record has; without it all are told by the record, so that scheduling replays on any machine.
 #pragma once
 

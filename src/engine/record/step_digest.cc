@@ -78,7 +78,7 @@ void StepGatherer::ran(const StepPlan& plan, const StepResult& result) noexcept 
   no_memory_ = true;
 }
 
-// Of an answer that has ended, what was drawn behind its end is nothing. A search's turn stands with the last of its
+// Of an answer that has ended, what was drawn after its end is nothing. A search's turn stands with the last of its
 // rows.
 void StepGatherer::settled(const StepPlan& plan) noexcept try {
   for (size_t i = plan.shares.size(); i-- > 0;) {

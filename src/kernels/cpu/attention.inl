@@ -80,7 +80,7 @@ IBID_INLINE void widen_value(float* to, const typename Format::Element* value, i
   }
 }
 
-// Where a position lies: its block, in bytes behind the first of all, and its place in it.
+// Where a position lies: its block, in bytes after the first of all, and its place in it.
 struct Place {
   int64_t block;
   int offset;
@@ -151,7 +151,7 @@ void tile_of_blocks(const AttentionTask& task, int group, int tile_begin, Range 
   }
   tile.next_step = task.block_len / 16 * kLine;
   tile.next_run = 2 * task.block_len * task.head_len / kLine;
-  // The next group's, or behind the last one the next tile's first.
+  // The next group's, or after the last one the next tile's first.
   const int next_group = group + 1 < task.n_groups ? group + 1 : 0;
   const int next_begin = next_group > 0 ? tile_begin : tile_begin + kTileLen;
   for (int v = 0; v < kTileLen / 16; ++v) {

@@ -7,7 +7,7 @@ namespace ibid::cpu::IBID_ISA {
 namespace {
 
 // A group's rows lie in strips of equal length (the last may be shorter), each with place for kStripRows; a group's
-// strips behind those of the one before.
+// strips after those of the one before.
 constexpr int kPlaceFloats = 2 * kAttentionRowFloats;
 
 // Rows of one task and what they see, which is the same for each group.
@@ -17,13 +17,13 @@ struct Rows {
   int strip_len;
   int row_len;
   int lowest, highest;  // positions that any row sees
-  int table_end;        // behind the last position that any row reads through the block table
+  int table_end;        // after the last position that any row reads through the block table
   int path_begin;       // the first position that any row reads from a path
   int place[kMaxRows];  // of a row of the first group
   int group_places;     // from one group's to the next's
   int begin[kMaxRows];  // by place, as q
   int end[kMaxRows];
-  // [group][strip][D][kStripRows]; a path's rows may begin within a strip, and stores of 16 floats end behind one.
+  // [group][strip][D][kStripRows]; a path's rows may begin within a strip, and stores of 16 floats end after one.
   alignas(64) float q[kPlaceFloats + kStripRows];
 };
 

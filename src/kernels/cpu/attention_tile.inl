@@ -67,7 +67,7 @@ struct Tile {
   const typename Format::Element* next_key[kTileLen / 16];
   const typename Format::Element* next_value[kTileLen / 16];
   int64_t next_step;
-  int next_run;  // lines of a block's keys and values, which lie one behind the other
+  int next_run;  // lines of a block's keys and values, which lie one after the other
   bool fetches_into_second;
 };
 
@@ -134,7 +134,7 @@ IBID_INLINE Ahead<Format> ahead_of(const Tile<Format>& tile, Phase phase, int n)
 }
 
 // sum[r][i] += x(r) * k(i). With 16 registers, of which sums take 12, one vector after the other, each with all rows'
-// numbers anew: a sum that did not stay in its register would wait for memory at every turn.
+// numbers again: a sum that did not stay in its register would wait for memory at every turn.
 template <int ROWS, int VECTORS, typename X, typename K>
 IBID_INLINE void add_products(f32x16 (&sum)[ROWS][VECTORS], const X& x, const K& k) {
 #if defined(__AVX2__) && !defined(__AVX512F__)

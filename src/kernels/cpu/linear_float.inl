@@ -48,7 +48,7 @@ struct FloatRows {
   template <int M>
   static void run(const LinearTask& task, const typename S::Weight* w, const OffsetsOf<T>& at, const typename S::X* x,
                   int64_t x_stride, const OutTile& out) {
-    alignas(64) Sums<M> waiting[kMaxWaiting + 1];  // and behind them the sum of the latest piece
+    alignas(64) Sums<M> waiting[kMaxWaiting + 1];  // and after them the sum of the latest piece
     constexpr int kIntoSecond = M <= S::kNearRows ? kNearBytes : kFarBytes;
     const auto sum = task.fetches_into_second ? sum_piece<M, kIntoSecond, 2> : sum_piece<M, kPageBytes, 3>;
     int n_waiting = 0;
@@ -61,7 +61,7 @@ struct FloatRows {
             waiting[n_waiting]);
       }
       i = end;
-      for (int n_adds = adds_behind(piece); n_adds > 0; --n_adds) {
+      for (int n_adds = adds_after(piece); n_adds > 0; --n_adds) {
         --n_waiting;
         add_pieces<M>(waiting[n_waiting], waiting[n_waiting + 1]);
       }

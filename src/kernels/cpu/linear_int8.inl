@@ -7,7 +7,7 @@
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-// The packed form of the panel behind the one that rows pass over: fetched line by line meanwhile. Unpacking it waited
+// The packed form of the panel after the one that rows pass over: fetched line by line meanwhile. Unpacking it waited
 // for memory without an end otherwise, a quarter of a product of 32 rows: what a processor has in flight at once is
 // soon used up by fetching alone, so that a fetch in time has to be spread.
 class Upcoming {
@@ -180,7 +180,7 @@ void product_direct(const LinearTask& task, int64_t row, int64_t row_end, int64_
   Part parts[kMaxPieces];
   for (int piece = 0, n_waiting = 0; piece < task.n_pieces; ++piece) {
     const int64_t begin = task.edges[piece], end = task.edges[piece + 1];
-    parts[piece] = {begin / 32, end / 32, n_waiting, adds_behind(piece), true, end == task.n_inputs};
+    parts[piece] = {begin / 32, end / 32, n_waiting, adds_after(piece), true, end == task.n_inputs};
     n_waiting += 1 - parts[piece].n_adds;
   }
   const int parts_at_once = row_end - row <= kRowsInt8 ? task.n_pieces : 1;
@@ -228,7 +228,7 @@ void product_panels(const LinearTask& task, int64_t row, int64_t row_end, int64_
       for (int64_t k = begin; k < end; k += part_len) {
         const bool ends_piece = end - k <= part_len;
         const int64_t block = k / 32, block_end = (ends_piece ? end : k + part_len) / 32;
-        n_adds = ends_piece ? adds_behind(piece) : 0;
+        n_adds = ends_piece ? adds_after(piece) : 0;
         const Part part = {0, block_end - block, n_waiting, n_adds, k == begin, ends_piece && end == task.n_inputs};
         unpack<kLayout>(f, at, is_fetched ? Ahead{} : ahead, block, block_end, panel);
         is_fetched = true;

@@ -130,7 +130,7 @@ struct Packed {
     }
     return r;
   }
-  // From the first block to block b of the tile at `at`; and from block b to the one behind.
+  // From the first block to block b of the tile at `at`; and from block b to the one after.
   IBID_INLINE Packed from_block(const Packed& f, int64_t at, int64_t b) {
     Packed p = f;
     p.codes += at + b * kCodeBytes;
@@ -147,7 +147,7 @@ struct Packed {
   }
 };
 
-// The float sums of a call's rows for one register tile: those of whole pieces of K in their order, and behind them the
+// The float sums of a call's rows for one register tile: those of whole pieces of K in their order, and after them the
 // one that is being added to.
 template <int T>
 struct SumsOf {
@@ -158,7 +158,7 @@ typedef SumsOf<kTiles> Sums;
 struct Part {
   int64_t block, block_end;  // of the weights that are read: counted from their own first
   int n_waiting;             // sums of whole pieces before it
-  int n_adds;                // of these, to be added behind this part: none unless a piece ends here
+  int n_adds;                // of these, to be added after this part: none unless a piece ends here
   bool begins_piece, ends_k;
 };
 
@@ -193,17 +193,17 @@ IBID_INLINE Ahead ahead_of(const LinearTask& task, int n_tiles) {
 }
 
 // What is fetched while tiles of F are read, block by block: `block`, whose supers are those that it lies in. Pointers
-// that walk: with every place computed anew from a block's number, addresses were a quarter of the instructions of one
+// that walk: with every place computed again from a block's number, addresses were a quarter of the instructions of one
 // row.
 template <class F>
 struct Fetcher {
   F block;                                        // in the first of the tiles
-  int64_t codes_step, factors_step;               // bytes to the block behind
+  int64_t codes_step, factors_step;               // bytes to the block after
   int64_t n_left;                                 // blocks of the tile that is fetched
   int64_t next_codes, next_factors, next_supers;  // bytes from its end to the begin of the next one's
   bool into_second;
 
-  // Beside block b of the tile at `at` and those behind.
+  // Beside block b of the tile at `at` and those after.
   IBID_INLINE Fetcher beside(const F& f, int64_t at, const Ahead& ahead, int64_t b) {
     const int64_t n = ahead.n_blocks, first = b + ahead.distance;
     const bool is_here = first < n;
@@ -260,7 +260,7 @@ struct Fetcher {
   }
 };
 
-struct Parts {  // one behind the other
+struct Parts {  // one after the other
   const Part *first, *last;
   const Part* begin() const { return first; }
   const Part* end() const { return last; }
@@ -269,7 +269,7 @@ struct Parts {  // one behind the other
 // What lies in memory would be taken into registers that are not there, and spilled one by one.
 IBID_INLINE void stay_in_memory() { asm volatile("" ::: "memory"); }
 
-// Behind the last block of a part: whole pieces of K are added, and behind the last piece sums become outputs.
+// After the last block of a part: whole pieces of K are added, and after the last piece sums become outputs.
 template <int M, int T>
 IBID_INLINE void end_part(const Part& part, SumsOf<T>& sums, int64_t row, const OutTile& out) {
   int level = part.n_waiting;
@@ -294,8 +294,8 @@ IBID_INLINE void take_steps(typename D::Step (&w)[D::kRun], const F& f, int64_t 
   for (int j = 0; j < D::kRun; ++j) w[j] = D::step(F::step(f, at, step + j));
 }
 
-// A block of T tiles that are read side by side: pointers that walk, as values of the loop over blocks, behind whose
-// barriers what lies in memory would be read anew.
+// A block of T tiles that are read side by side: pointers that walk, as values of the loop over blocks, after whose
+// barriers what lies in memory would be read again.
 template <class F, int T>
 struct SideBySide {
   F first;

@@ -75,10 +75,10 @@ IBID_INLINE OutTile out_tile(const LinearTask& task, int64_t row, int64_t tile, 
           static_cast<int>(n < n_tiles * kTileOutputs ? n : n_tiles * kTileOutputs)};
 }
 
-// Pieces of K are added as a balanced tree while they come: behind piece i as many waiting sums as i + 1 has zeros at
+// Pieces of K are added as a balanced tree while they come: after piece i as many waiting sums as i + 1 has zeros at
 // its end go before it, the latest first (a binary counter). So at most three wait.
 inline constexpr int kMaxWaiting = 3;
-IBID_INLINE int adds_behind(int piece) { return __builtin_ctz(static_cast<unsigned>(piece) + 1); }
+IBID_INLINE int adds_after(int piece) { return __builtin_ctz(static_cast<unsigned>(piece) + 1); }
 
 // Calls F::template run<M>(args...) for M = min(n, Max), n >= 1.
 template <class F, int Max, class... Args>

@@ -39,7 +39,7 @@ struct RowTable {
   // out[b] = max(x[32 b], ... x[32 b + 31]), or to the row's end.
   void (*block_max)(float* out, const float* x, int64_t n);
   // The first multiple of 64 from `from` on, itself one, with a lane i of 64 that has x[i] >= least; else the first
-  // that has no 64 lanes behind it.
+  // that has no 64 lanes after it.
   int64_t (*block_from)(const float* x, int64_t from, int64_t n, float least);
   // The same with words[i] / 256, cut to a whole number, <= bound * weights[i].
   int64_t (*block_near)(const uint32_t* words, const float* weights, int64_t from, int64_t n, float bound);

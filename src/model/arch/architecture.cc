@@ -11,7 +11,7 @@ const std::array<Architecture, 10> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
-    {"", "mimo", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},  // with an MTP layer behind
+    {"", "mimo", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},  // with an MTP layer after
     {"qwen3", "qwen3", qwen3_from_gguf, qwen3_from_folder, kLlamaNames},
     {"smollm3", "smollm3", smollm3_from_gguf, smollm3_from_folder, kLlamaNames},
     {"phi3", "phi3", phi3_from_gguf, phi3_from_folder, kPhi3Names},

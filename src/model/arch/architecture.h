@@ -16,7 +16,7 @@ namespace ibid {
 // A tensor's canonical name, which is GGUF's, and its name in a Hugging Face folder; {} stands for the layer.
 struct WeightName {
   std::string_view canonical;  // "blk.{}.attn_q.weight"
-  std::string_view folder;     // "layers.{}.self_attn.q_proj.weight", behind the folder's "model." prefix
+  std::string_view folder;     // "layers.{}.self_attn.q_proj.weight", after the folder's "model." prefix
 };
 
 struct Architecture {

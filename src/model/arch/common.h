@@ -37,7 +37,7 @@ Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& conf
 Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& config, const std::string& prefix,
                                     const std::string& parameters, double default_base);
 
-// How many layers guess further tokens (ModelConfig::n_mtp_layers), as `key` says: none to `most`.
+// How many layers draft further tokens (ModelConfig::n_mtp_layers), as `key` says: none to `most`.
 inline constexpr int64_t kMostMtpLayers = 64;
 Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most);
 

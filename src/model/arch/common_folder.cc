@@ -67,7 +67,7 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
 Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most) {
   if (config.n_mtp_layers >= 0 && config.n_mtp_layers <= std::max<int64_t>(0, most)) return {};
   return invalid("the model says that " + std::to_string(config.n_mtp_layers) +
-                     " of its layers guess further tokens; 0 to " + std::to_string(most) + " would do",
+                     " of its layers draft further tokens; 0 to " + std::to_string(most) + " would do",
                  key);
 }
 

@@ -73,7 +73,7 @@ class PatternCuts {
         return {};
       }
     }
-    // Without a group all is announced, but what stands for the text's begin.
+    // Without a group all is announced, but what stands for the text's start.
     const auto is_begin = [&](uint32_t id) { return regex_.nodes[id].kind == Node::kBegin; };
     const auto first = std::find_if_not(passed.begin(), passed.end(), is_begin);
     std::vector<uint32_t> all(first, passed.end());

@@ -25,7 +25,7 @@ struct SymbolEdge {
 struct CallEdge {
   uint32_t rule = 0, to = 0;
 };
-// Repeats `body` min to max times; at least once. The nodes behind `base + last` are not needed: the last one either
+// Repeats `body` min to max times; at least once. The nodes after `base + last` are not needed: the last one either
 // takes no more, or repeats for ever.
 struct Counter {
   uint32_t base = 0, min = 0, last = 0, body = 0, rule = 0;

@@ -141,7 +141,7 @@ class Beginning {
     return out;
   }
 
-  // States of a sequence: parts done; of a repeat: repeats done, as far as they count; of others: before and behind.
+  // States of a sequence: parts done; of a repeat: repeats done, as far as they count; of others: before and after.
   template <typename Found>
   void each_move(const Expr& e, uint32_t state, Found&& found) {
     switch (e.kind) {
@@ -198,8 +198,8 @@ class Beginning {
     return e.kind == ExprKind::kRepeat ? state >= e.min : state == 1;
   }
 
-  // What an expression may be behind one of its states; of a graph it is a copy, which the caller has.
-  ExprId behind(const Expr& e, uint32_t state) {
+  // What an expression may be after one of its states; of a graph it is a copy, which the caller has.
+  ExprId following(const Expr& e, uint32_t state) {
     if (e.kind == ExprKind::kSequence)
       return g_.sequence({e.parts.begin() + static_cast<ptrdiff_t>(state), e.parts.end()});
     if (e.kind == ExprKind::kRepeat)
@@ -262,7 +262,7 @@ class Beginning {
     if (const auto known = rests_.find({id, place}); known != rests_.end()) return known->second;
     const Walk walked = walk(id, place);
     const bool is_graph = e.kind == ExprKind::kGraph;
-    const auto end = static_cast<uint32_t>(walked.at.size());  // and behind it a graph's copy
+    const auto end = static_cast<uint32_t>(walked.at.size());  // and after it a graph's copy
     if (!held.add(block(walked.steps.size() * sizeof(GraphEdge)))) return g_.nothing();
     Graph graph;
     graph.edges.reserve(walked.steps.size());
@@ -287,7 +287,7 @@ class Beginning {
         add_read(step, step.from, to, graph);
       } else {
         ExprId part = step.ends_lead ? rest(step.expr, at) : within(step.expr, at, walked.at[step.to].second);
-        if (step.ends_lead && !is_graph) part = g_.sequence({part, behind(e, step.to)});
+        if (step.ends_lead && !is_graph) part = g_.sequence({part, following(e, step.to)});
         graph.edges.push_back({step.from, to, 0, 0, part});
       }
     }

@@ -21,7 +21,7 @@ struct Lead {
 };
 
 // Of the texts of the root, for each of the places `from`, those of which a beginning of at least a byte leads from
-// there to the end; whole, or only what is behind it. Tokens that the grammar names are in no beginning.
+// there to the end; whole, or only what is after it. Tokens that the grammar names are in no beginning.
 enum class LeadIs : uint8_t { kKept, kLeftOut };
 std::vector<ExprId> beginning_with(const Lead& lead, std::span<const uint32_t> from, LeadIs lead_is, Grammar& grammar);
 

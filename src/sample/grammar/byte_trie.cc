@@ -63,27 +63,27 @@ void ByteTrie::build(std::vector<Entry> entries, bool is_whole) {
     return order != 0 ? order < 0 : std::tie(a.length, a.token) < std::tie(b.length, b.token);
   };
   std::sort(entries.begin(), entries.end(), ascending);
-  const std::vector<Place> behind_quotes = lay_out(0, entries, is_whole);
+  const std::vector<Place> after_quotes = lay_out(0, entries, is_whole);
   roots.fill(kNoRoot);
   for (uint16_t i = 0; i < nodes[0].n_children; ++i) roots[nodes[nodes[0].child + i].byte] = i;
   // Twins have none themselves, and all together no more entries than there are without them.
   constexpr uint32_t kMany = 16, kMaxTwins = 255;
   size_t n_left = entries.size();
-  std::vector<Entry> behind;
-  for (const Place& place : behind_quotes) {
+  std::vector<Entry> following;
+  for (const Place& place : after_quotes) {
     const uint32_t first = nodes[place.node].first, end = nodes[place.node].end;
     if (end - first < kMany || end - first > n_left || twins.size() == kMaxTwins) continue;
     n_left -= end - first;
-    behind.assign(entries.begin() + first, entries.begin() + end);
-    for (Entry& entry : behind) {
+    following.assign(entries.begin() + first, entries.begin() + end);
+    for (Entry& entry : following) {
       entry.text.remove_prefix(place.depth);
       entry.text.remove_prefix(plain_prefix(entry.text));
     }
-    std::sort(behind.begin(), behind.end(), ascending);
+    std::sort(following.begin(), following.end(), ascending);
     const auto twin = static_cast<uint32_t>(nodes.size());
     twins.push_back(twin);
     nodes[place.node].twin = static_cast<uint8_t>(twins.size());
-    lay_out(twin, behind, is_whole);
+    lay_out(twin, following, is_whole);
   }
 }
 
@@ -91,7 +91,7 @@ std::vector<ByteTrie::Place> ByteTrie::lay_out(uint32_t top, std::span<const Ent
   const auto base = static_cast<uint32_t>(tokens.size());
   for (const Entry& entry : entries) tokens.push_back(entry.token), lengths.push_back(entry.length);
   nodes.push_back({0, base, base + static_cast<uint32_t>(entries.size())});
-  std::vector<Place> ahead = {{top, 0}}, behind_quotes;  // the next one last
+  std::vector<Place> ahead = {{top, 0}}, after_quotes;  // the next one last
   std::vector<uint32_t> parents = {top};
   while (!ahead.empty()) {
     const Place place = ahead.back();
@@ -106,7 +106,7 @@ std::vector<ByteTrie::Place> ByteTrie::lay_out(uint32_t top, std::span<const Ent
       const char byte = entries[at].text[place.depth];
       while (end < last && entries[end].text[place.depth] == byte) ++end;
       ahead.push_back({static_cast<uint32_t>(nodes.size()), place.depth + 1});
-      if (byte == '"') behind_quotes.push_back(ahead.back());
+      if (byte == '"') after_quotes.push_back(ahead.back());
       nodes.push_back({0, base + at, base + end, 0, static_cast<uint8_t>(byte)});
       parents.push_back(place.node);
       ++node.n_children;
@@ -122,7 +122,7 @@ std::vector<ByteTrie::Place> ByteTrie::lay_out(uint32_t top, std::span<const Ent
     above |= groups[i] | ByteGroups{1} << group;
     if (is_whole && ends_far_space(i, top, parents)) above |= ByteGroups{1} << kFarSpaceGroup;
   }
-  return behind_quotes;
+  return after_quotes;
 }
 
 }  // namespace ibid::grammar

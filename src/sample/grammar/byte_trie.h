@@ -32,9 +32,9 @@ struct ByteTrie {
   // Node 0 is the root. The entries of a node and of all below it are [first, end), its own the first of them. Small,
   // as walks of patterns read most of them, and with all that a short walk asks, which finds them in no cache.
   //
-  // Most that begins with a quote goes on with code points of which all stay inside the string. A node behind a quote
+  // Most that begins with a quote goes on with code points of which all stay inside the string. A node after a quote
   // with many entries has a twin, for states that such code points do not leave: another node with the same entries,
-  // below which lies what they have behind those code points.
+  // below which lies what they have after those code points.
   struct Node {
     uint32_t child = 0, first = 0, end = 0;
     uint16_t n_children = 0;
@@ -55,7 +55,7 @@ struct ByteTrie {
   void build(std::vector<Entry> entries, bool is_whole);
 
  private:
-  // `entries` ascending, without the first `depth` bytes of their texts, below a node that stands behind these.
+  // `entries` ascending, without the first `depth` bytes of their texts, below a node that stands after these.
   struct Place {
     uint32_t node = 0, depth = 0;
   };

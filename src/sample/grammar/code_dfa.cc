@@ -427,7 +427,7 @@ Graph CodeDfa::spelled(Spelling spelling, Fuel& fuel) const {
     out.add(from, static_cast<uint8_t>(text[0]), to);
   };
   static constexpr char kHex[] = "0123456789abcdef";
-  // Behind a backslash, all that are always escaped but the quote and the backslash.
+  // After a backslash, all that are always escaped but the quote and the backslash.
   std::unordered_map<uint32_t, uint32_t> escapes;
   auto escape_to = [&](uint32_t to) {
     auto [at, is_new] = escapes.try_emplace(to, graph.n_states);

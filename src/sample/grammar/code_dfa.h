@@ -65,7 +65,7 @@ class CodeGraph {
  public:
   CodeGraph(uint32_t n_states, Fuel& fuel) : fuel_(fuel), held_(fuel) { graph_.n_states = n_states; }
   uint32_t add_state() { return graph_.n_states++; }
-  // A state behind which the bytes of one range lead to `to`.
+  // A state after which the bytes of one range lead to `to`.
   uint32_t hop(uint8_t lo, uint8_t hi, uint32_t to);
   void add(uint32_t from, uint8_t byte, uint32_t to) { add({from, to, byte, byte}); }
   void add_code_points(uint32_t from, uint32_t lo, uint32_t hi, uint32_t to);  // none where lo > hi
@@ -93,7 +93,7 @@ class CodeDfa {
   struct Edge {
     uint32_t lo = 0, hi = 0, to = 0;
   };
-  static constexpr uint32_t kGone = ~0u;  // behind what no edge reads
+  static constexpr uint32_t kGone = ~0u;  // after what no edge reads
 
   static Result<CodeDfa> make(const CodeNfa& nfa, Fuel& fuel);
   static CodeDfa all();

@@ -70,21 +70,21 @@ ExprId free_text(const FreeText& text, Grammar& grammar) {
       if (!grammar.fuel().burn(static_cast<int64_t>(node.words.size()))) return grammar.nothing();
     }
   }
-  // Before the first word and behind it are two copies where they differ.
+  // Before the first word and after it are two copies where they differ.
   const auto n = static_cast<uint32_t>(nodes.size());
-  const bool is_twice = text.at_least_one && !text.stops_behind_first;
+  const bool is_twice = text.at_least_one && !text.stops_after_first;
   Graph graph;
   graph.n_states = n * (is_twice ? 2 : 1) + 1;
   const uint32_t end = graph.n_states - 1;
   for (uint32_t copy = 0; copy < (is_twice ? 2u : 1u); ++copy) {
     const uint32_t base = copy * n;
-    const uint32_t behind = text.stops_behind_first ? end : is_twice ? n : 0;
+    const uint32_t following = text.stops_after_first ? end : is_twice ? n : 0;
     for (uint32_t i = 0; i < n; ++i) {
       if (nodes[i].is_excluded) continue;
       if (!nodes[i].words.empty()) {
         std::vector<ExprId> then;
         for (uint32_t w : nodes[i].words) then.push_back(text.words[w].then);
-        graph.edges.push_back({base + i, behind, 0, 0, grammar.choice(std::move(then))});
+        graph.edges.push_back({base + i, following, 0, 0, grammar.choice(std::move(then))});
         continue;
       }
       if (!text.at_least_one || copy > 0) graph.accepting.push_back(base + i);
@@ -96,7 +96,7 @@ ExprId free_text(const FreeText& text, Grammar& grammar) {
       }
     }
   }
-  if (text.stops_behind_first) graph.accepting.push_back(end);
+  if (text.stops_after_first) graph.accepting.push_back(end);
   nodes = {}, held = Held();
   return grammar.graph(std::move(graph));
 }

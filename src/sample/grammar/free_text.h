@@ -1,4 +1,4 @@
-// Free text: any bytes, until one of some words: behind it goes what the word leads to, and then free text again.
+// Free text: any bytes, until one of some words: after it goes what the word leads to, and then free text again.
 // The words are looked for all at once (Aho and Corasick, CACM 18(6), 1975): the one that ends first counts, and of
 // those that end there all do.
 #pragma once
@@ -18,7 +18,7 @@ struct FreeText {
   std::vector<Word> words;
   std::vector<std::string> excluded;  // none of these appears; not empty ones
   bool at_least_one = false;          // word
-  bool stops_behind_first = false;
+  bool stops_after_first = false;
 };
 
 ExprId free_text(const FreeText& text, Grammar& grammar);

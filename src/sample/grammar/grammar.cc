@@ -36,7 +36,7 @@ ExprId Grammar::code_points(const CodeSet& set) {
   };
   machine.n_states = 2;
   machine.accepting = {1};
-  // Pieces with the same bytes behind the first share their states.
+  // Pieces with the same bytes after the first share their states.
   std::vector<std::pair<uint64_t, uint32_t>> tails;
   for (CodeRange range : set.ranges()) {
     if (!fuel_.burn(24)) return nothing();

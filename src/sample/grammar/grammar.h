@@ -25,7 +25,7 @@ using RuleId = uint32_t;
 inline constexpr uint32_t kNoExpr = ~0u;
 inline constexpr uint32_t kUnbounded = ~0u;  // repeat(e, n, kUnbounded): n times or more
 inline constexpr uint32_t kMaxRepeat = 1u << 24;
-inline constexpr int32_t kLastToken = 0x3FFFFFFF;  // no grammar may name it or one behind it by its id
+inline constexpr int32_t kLastToken = 0x3FFFFFFF;  // no grammar may name it or one after it by its id
 
 enum class ExprKind : uint8_t { kEmpty, kNothing, kBytes, kTokens, kSequence, kChoice, kRepeat, kCall, kGraph };
 

@@ -79,7 +79,7 @@ Result<std::shared_ptr<Compiled>> Grammars::find_or_make(
   std::lock_guard lock(mutex_);
   auto [at, is_new] = entries_.try_emplace(key);
   Entry& entry = at->second;
-  if (!is_new && !entry.refusal) return entry.compiled;  // somebody else was faster
+  if (!is_new && !entry.refusal) return entry.compiled;  // another was faster
   if (!is_new) return *entry.refusal;
   made ? static_cast<void>(entry.compiled = *made) : static_cast<void>(entry.refusal = made.error());
   Tenant& owner = tenants_[tenant];

@@ -141,7 +141,7 @@ Source schema(int i) {
   return {.language = Language::kJsonSchema, .is_strict = true, .text = kinds[i % 8]};
 }
 
-// Somebody's schema, of which a text is under way, beside `n` different ones of somebody else.
+// Somebody's schema, of which a text is under way, beside `n` different ones of another.
 void withstand_schemas(int n) {
   Grammars grammars(tokens(), 32 << 20);
   const Source source = schema(0);
@@ -252,7 +252,7 @@ TEST(Grammars, AreWalkedByManyAtOnceAsByOne) {
       StateId state[2] = {kInitial, kInitial}, own_state[2] = {kInitial, kInitial};
       for (int step = 0; step < 400; ++step) {
         const size_t c = rng() % 2;
-        // On trial, as drafts are: held only behind the last.
+        // On trial, as drafts are: held only after the last.
         for (unsigned n = 1 + rng() % 3; n > 0; --n) {
           matcher.fill(state[c], -1, mask);
           own.fill(own_state[c], expected);
@@ -316,7 +316,7 @@ TEST(GrammarRules, AsBytesAreTheSameRules) {
       const TokenId token = allowed[rng() % allowed.size()];
       at = masks.after(at, token), at_again = masks_again.after(at_again, token);
     }
-    // From a record that somebody else wrote.
+    // From a record that another wrote.
     for (int round = 0; round < 2000; ++round) {
       std::string other = bytes;
       for (auto n = 1 + rng() % 3; n > 0; --n) other[rng() % other.size()] = static_cast<char>(rng());
@@ -333,11 +333,12 @@ TEST(GrammarRules, AsBytesAreTheSameRules) {
 TEST(Grammars, AnEndComesWhereTheGrammarAcceptsAndNowhereElse) {
   Grammars grammars(tokens());
   const TokenId end{static_cast<int32_t>(tokens_trie()->vocab_size()) - 1};
-  const auto may_end = [&](const std::string& text, std::string_view behind) {
+  const auto may_end = [&](const std::string& text, std::string_view following) {
     Matcher matcher(grammars.get({.language = Language::kGbnf, .text = text}).value(), {end}, 1);
     std::vector<uint32_t> mask(tokens_trie()->mask_words());
     StateId state = kInitial;
-    for (const char c : behind) state = matcher.after(0, state, TokenId{static_cast<int32_t>(static_cast<uint8_t>(c))});
+    for (const char c : following)
+      state = matcher.after(0, state, TokenId{static_cast<int32_t>(static_cast<uint8_t>(c))});
     matcher.fill(state, -1, mask);
     return (mask[static_cast<size_t>(raw(end)) / 32] >> (raw(end) % 32) & 1) != 0;
   };

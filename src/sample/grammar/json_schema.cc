@@ -153,7 +153,7 @@ class SchemaWriter {
     }
     Graph graph;
     if (contains.empty()) {
-      // State i: i items; the last one is behind all that have no place of their own.
+      // State i: i items; the last one is after all that have no place of their own.
       const uint32_t n = static_cast<uint32_t>(std::min<size_t>(n_prefix, shape.max_items));
       graph.n_states = n + 2;
       for (uint32_t i = 0; i < n; ++i) {
@@ -345,7 +345,7 @@ class SchemaWriter {
       min = 0, counts = 1;
     }
     const bool has_most = counts == max + 1 && max != kUnbounded;
-    // States: (place among the members, count, whether some member was as the shape asks), and one behind the end.
+    // States: (place among the members, count, whether some member was as the shape asks), and one after the end.
     const auto n = static_cast<uint32_t>(members.size());
     const uint32_t n_some = has_some ? 2 : 1;
     auto state = [&](uint32_t i, uint32_t count, uint32_t some) { return (i * (counts + 1) + count) * n_some + some; };

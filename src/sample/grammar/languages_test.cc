@@ -153,7 +153,7 @@ TEST(GrammarLark, SaysWhatItDoesNotServe) {
     EXPECT_NE(Read(Language::kLark, text).error(), "") << text;
 }
 
-TEST(GrammarStructuralTag, IsFreeTextUpToATriggerAndATagBehindIt) {
+TEST(GrammarStructuralTag, IsFreeTextUpToATriggerAndATagAfterIt) {
   const Read calls(Language::kStructuralTag, R"x({"format":{"type":"triggered_tags","triggers":["<f="],"tags":[
     {"begin":"<f=a>","content":{"type":"json_schema","json_schema":{"type":"integer"}},"end":"</f>"},
     {"begin":"<f=b>","content":{"type":"regex","pattern":"x+"},"end":"</f>"}]}})x");
@@ -211,7 +211,7 @@ TEST(GrammarStructuralTag, SaysWhatIsWrong) {
     EXPECT_NE(Read(Language::kStructuralTag, text).error(), "") << text;
 }
 
-// Masks behind every byte of free text and tags are those of brute force.
+// Masks after every byte of free text and tags are those of brute force.
 TEST(GrammarStructuralTag, MasksAreThoseOfBruteForce) {
   const Read calls(Language::kStructuralTag, R"x({"format":{"type":"triggered_tags","triggers":["{\"a", "aa1"],"tags":[
     {"begin":"{\"a\":","content":{"type":"json_schema","json_schema":{"type":"string"}},"end":"}"},

@@ -69,7 +69,7 @@ class LarkReader {
   };
 
   static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-  // Of a name: terminals are in upper case, behind underscores.
+  // Of a name: terminals are in upper case, after underscores.
   static bool is_terminal(std::string_view name) {
     const size_t at = name.find_first_not_of('_');
     return at != std::string_view::npos && is_upper(name[at]);

@@ -120,11 +120,11 @@ class PatternWait {
 // The same of words alone, which need not be UTF-8.
 void wait_for_words(const std::vector<Trigger>& triggers, Grammar& grammar, std::vector<ExprId>& choices,
                     ExprId& free) {
-  FreeText text{.stops_behind_first = true};
+  FreeText text{.stops_after_first = true};
   FreeText before;  // a token
   for (const Trigger& trigger : triggers) {
     if (trigger.token >= 0) continue;
-    text.words.push_back({trigger.text, behind(trigger.text, grammar)});
+    text.words.push_back({trigger.text, following(trigger.text, grammar)});
     before.excluded.push_back(trigger.text);
   }
   choices.push_back(free_text(text, grammar));
@@ -133,7 +133,7 @@ void wait_for_words(const std::vector<Trigger>& triggers, Grammar& grammar, std:
 
 }  // namespace
 
-ExprId behind(std::string_view text, Grammar& grammar) {
+ExprId following(std::string_view text, Grammar& grammar) {
   Lead lead;
   lead.end = static_cast<uint32_t>(text.size());
   lead.places.resize(text.size() + 1);
@@ -158,7 +158,7 @@ Status wait_for(const std::vector<Trigger>& triggers, Grammar& grammar) {
   for (const Trigger& trigger : triggers) {
     if (trigger.token < 0) continue;
     choices.push_back(
-        grammar.sequence({free, grammar.tokens({{trigger.token, trigger.token}}), behind(trigger.text, grammar)}));
+        grammar.sequence({free, grammar.tokens({{trigger.token, trigger.token}}), following(trigger.text, grammar)}));
   }
   grammar.set_root(grammar.rule("lazy", grammar.choice(std::move(choices))));
   return {};

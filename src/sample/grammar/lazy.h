@@ -1,5 +1,5 @@
 // Lazy grammars, as llama.cpp's grammar_lazy: an answer is free text until a trigger; from the trigger's first byte on
-// it is of the grammar. One automaton of both, so that a token which holds a trigger's end and what comes behind it is
+// it is of the grammar. One automaton of both, so that a token which holds a trigger's end and what comes after it is
 // masked right, and nothing is replayed.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace ibid::grammar {
 
 // What may follow `text` in the texts of the grammar's root.
-ExprId behind(std::string_view text, Grammar& grammar);
+ExprId following(std::string_view text, Grammar& grammar);
 
 struct Trigger {
   enum class Kind : uint8_t {

@@ -70,7 +70,7 @@ bool holds(const std::shared_ptr<const Automaton>& automaton, std::string_view t
   return end != kDead && states.accepts(end);
 }
 
-TEST(GrammarLazy, WhatMayFollowATextIsWhatTheGrammarHasBehindIt) {
+TEST(GrammarLazy, WhatMayFollowATextIsWhatTheGrammarHasAfterIt) {
   std::mt19937 rng(11);
   int n_held = 0;
   for (int round = 0; round < 400; ++round) {
@@ -80,7 +80,7 @@ TEST(GrammarLazy, WhatMayFollowATextIsWhatTheGrammarHasBehindIt) {
     const auto whole = automaton(g);
     std::string text;
     for (uint32_t n = 1 + static_cast<uint32_t>(rng() % 4); n > 0; --n) text += static_cast<char>('a' + rng() % 3);
-    g.set_root(g.rule("behind", behind(text, g)));
+    g.set_root(g.rule("after", following(text, g)));
     const auto derived = automaton(g);
     for (int i = 0; i < 60; ++i) {
       std::string rest;
@@ -221,7 +221,7 @@ TEST(GrammarLazy, APatternThatCannotBeWaitedForIsRefused) {
   EXPECT_NE(waits("(a|b)*a(?:a|b){24}c"), "");  // its steps
 }
 
-// Tokens over the trigger's end are masked by what stands behind it.
+// Tokens over the trigger's end are masked by what stands after it.
 TEST(GrammarLazy, MasksAreThoseOfBruteForce) {
   const testing::Words words = testing::adversarial("ab[");
   const auto trie = words.trie();

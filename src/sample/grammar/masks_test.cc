@@ -115,7 +115,7 @@ TEST(GrammarMasks, AreThoseOfBruteForceWhereMarksLeadElsewhere) {
 }
 
 // Each count of blanks is a state of its own, and all that a value may be begins in each.
-TEST(GrammarMasks, AreThoseOfBruteForceWhereAnyValueMayBeginBehindBlanks) {
+TEST(GrammarMasks, AreThoseOfBruteForceWhereAnyValueMayBeginAfterBlanks) {
   testing::Words words = testing::adversarial("{[\",:a1 \n");
   for (size_t n = 1; n < 24; ++n)
     for (const char* lead : {"", "\n", "\n\n", ":", "[\n", "{\n", "1,\n", "\",\n"})
@@ -181,7 +181,7 @@ TEST(GrammarMasks, OfCountedTextsAtEachCount) {
   }
 }
 
-// A state of few items, behind whose step there would be too many: what ends there ends for all that wait for it.
+// A state of few items, after whose step there would be too many: what ends there ends for all that wait for it.
 TEST(GrammarMasks, OfGrammarsOfManyReadingsForeseeStepsToTooManyPlaces) {
   auto trie = testing::adversarial("{}[]\",:a1 \n", 2).trie();
   TokenMasks masks(from_gbnf("root ::= root root | x{032} \n \" \"|x ::= root | \"a\""), trie);
@@ -198,8 +198,8 @@ TEST(GrammarMasks, OfGrammarsOfManyReadingsForeseeStepsToTooManyPlaces) {
   EXPECT_TRUE(was_large);
 }
 
-// Behind a counter's last repeat may be more of what it counts.
-TEST(GrammarMasks, GoOnBehindACounterAlsoWhereTokensRunOut) {
+// After a counter's last repeat may be more of what it counts.
+TEST(GrammarMasks, GoOnAfterACounterAlsoWhereTokensRunOut) {
   auto trie = testing::adversarial("ab!").trie();
   TokenMasks masks(from_gbnf("root ::= [a-z]{200} [a-z]* (\"x\" | \"!yyyyyyyyyy\")"), trie);
   std::vector<uint32_t> mask(trie->mask_words());
@@ -254,7 +254,7 @@ TEST(GrammarMasks, NeverLeadWhereTheVocabularyCannotGo) {
   auto made = Automaton::compile(grammar, {.bytes = trie->single_bytes()});
   ASSERT_TRUE(made.ok());
   TokenMasks masks(std::make_shared<const Automaton>(*std::move(made)), trie);
-  EXPECT_EQ(masks.after(kInitial, TokenId{3}), kDead);  // behind x all would be well, but x alone has no token
+  EXPECT_EQ(masks.after(kInitial, TokenId{3}), kDead);  // after x all would be well, but x alone has no token
   Grammar none(fuel);
   ASSERT_TRUE(read_gbnf("root ::= \"abcd\"", {}, none).ok());
   EXPECT_FALSE(Automaton::compile(none, {.bytes = trie->single_bytes()}).ok());

@@ -83,8 +83,8 @@ void Matcher::fill(StateId state, int32_t n_left, std::span<uint32_t> mask) {
     if (accepts) {
       word |= bit;
     } else if (word & bit) {  // the grammar names it: where it is a text's last, and not as one of many that may come
-      const StateId behind = masks.after(state, id);
-      if (behind == kDead || !masks.states().accepts(behind)) word &= ~bit;
+      const StateId following = masks.after(state, id);
+      if (following == kDead || !masks.states().accepts(following)) word &= ~bit;
     }
   }
 }

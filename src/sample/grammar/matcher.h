@@ -56,7 +56,7 @@ class Compiled {
   // With the mutex held:
   void count();  // what it has come to take
   bool must_forget() const;
-  void rest();  // nobody uses it: begins anew where it has grown
+  void rest();  // nobody uses it: begins again where it has grown
 
   Source source_;
   std::string rules_;
@@ -88,7 +88,7 @@ class Matcher {
   // state may hold (States::kMaxItems), which masks that take whole kinds of tokens do not foresee.
   void fill(StateId state, int32_t n_left, std::span<uint32_t> mask);
   size_t mask_words() const { return compiled_->trie_->mask_words(); }  // the fewest that fill() takes
-  // The state behind a token that the mask allowed, for a choice; of an end, the same state.
+  // The state after a token that the mask allowed, for a choice; of an end, the same state.
   StateId after(int32_t choice, StateId state, TokenId token);
   // The text is complete and nothing may follow.
   bool is_closed(StateId state);

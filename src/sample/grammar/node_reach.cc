@@ -19,30 +19,30 @@ const std::vector<Phases>& phases() {
                                             {{0x80, 0xBF, 0}},  // 1: one more
                                             {{0x80, 0xBF, 1}},  // 2: two more
                                             {{0x80, 0xBF, 2}},  // 3: three more
-                                            {{0xA0, 0xBF, 1}},  // 4: behind E0
-                                            {{0x80, 0x9F, 1}},  // 5: behind ED
-                                            {{0x90, 0xBF, 2}},  // 6: behind F0
-                                            {{0x80, 0x8F, 2}},  // 7: behind F4
+                                            {{0xA0, 0xBF, 1}},  // 4: after E0
+                                            {{0x80, 0x9F, 1}},  // 5: after ED
+                                            {{0x90, 0xBF, 2}},  // 6: after F0
+                                            {{0x80, 0x8F, 2}},  // 7: after F4
                                             // Without white space (is_far_space):
-                                            {{0x80, 0x9F, 0}, {0xA1, 0xBF, 0}},                    // 8: behind C2
-                                            {{0x80, 0x99, 1}, {0x9A, 0x9A, 10}, {0x9B, 0xBF, 1}},  // 9: behind E1
-                                            {{0x81, 0xBF, 0}},  // 10: behind E1 9A, E3 80
-                                            {{0x80, 0x80, 12}, {0x81, 0x81, 13}, {0x82, 0xBF, 1}},  // 11: behind E2
-                                            {{0x8B, 0xA7, 0}, {0xAA, 0xAE, 0}, {0xB0, 0xBF, 0}},    // 12: behind E2 80
-                                            {{0x80, 0x9E, 0}, {0xA0, 0xBF, 0}},                     // 13: behind E2 81
-                                            {{0x80, 0x80, 10}, {0x81, 0xBF, 1}},                    // 14: behind E3
-                                            {{0x80, 0xBA, 1}, {0xBB, 0xBB, 16}, {0xBC, 0xBF, 1}},   // 15: behind EF
-                                            {{0x80, 0xBE, 0}},                                      // 16: behind EF BB
+                                            {{0x80, 0x9F, 0}, {0xA1, 0xBF, 0}},                    // 8: after C2
+                                            {{0x80, 0x99, 1}, {0x9A, 0x9A, 10}, {0x9B, 0xBF, 1}},  // 9: after E1
+                                            {{0x81, 0xBF, 0}},  // 10: after E1 9A, E3 80
+                                            {{0x80, 0x80, 12}, {0x81, 0x81, 13}, {0x82, 0xBF, 1}},  // 11: after E2
+                                            {{0x8B, 0xA7, 0}, {0xAA, 0xAE, 0}, {0xB0, 0xBF, 0}},    // 12: after E2 80
+                                            {{0x80, 0x9E, 0}, {0xA0, 0xBF, 0}},                     // 13: after E2 81
+                                            {{0x80, 0x80, 10}, {0x81, 0xBF, 1}},                    // 14: after E3
+                                            {{0x80, 0xBA, 1}, {0xBB, 0xBB, 16}, {0xBC, 0xBF, 1}},   // 15: after EF
+                                            {{0x80, 0xBE, 0}},                                      // 16: after EF BB
                                             // White space alone:
-                                            {{0xA0, 0xA0, 0}},                     // 17: behind C2
-                                            {{0x9A, 0x9A, 19}},                    // 18: behind E1
-                                            {{0x80, 0x80, 0}},                     // 19: behind E1 9A, E3 80
-                                            {{0x80, 0x80, 21}, {0x81, 0x81, 22}},  // 20: behind E2
-                                            {{0x80, 0x8A, 0}, {0xA8, 0xA9, 0}, {0xAF, 0xAF, 0}},  // 21: behind E2 80
-                                            {{0x9F, 0x9F, 0}},                                    // 22: behind E2 81
-                                            {{0x80, 0x80, 19}},                                   // 23: behind E3
-                                            {{0xBB, 0xBB, 25}},                                   // 24: behind EF
-                                            {{0xBF, 0xBF, 0}}};                                   // 25: behind EF BB
+                                            {{0xA0, 0xA0, 0}},                     // 17: after C2
+                                            {{0x9A, 0x9A, 19}},                    // 18: after E1
+                                            {{0x80, 0x80, 0}},                     // 19: after E1 9A, E3 80
+                                            {{0x80, 0x80, 21}, {0x81, 0x81, 22}},  // 20: after E2
+                                            {{0x80, 0x8A, 0}, {0xA8, 0xA9, 0}, {0xAF, 0xAF, 0}},  // 21: after E2 80
+                                            {{0x9F, 0x9F, 0}},                                    // 22: after E2 81
+                                            {{0x80, 0x80, 19}},                                   // 23: after E3
+                                            {{0xBB, 0xBB, 25}},                                   // 24: after EF
+                                            {{0xBF, 0xBF, 0}}};                                   // 25: after EF BB
   return table;
 }
 struct Lead {
@@ -230,7 +230,7 @@ Reach NodeReach::reach_of_counter(uint32_t node, size_t kind) {
   if (counter.is_unbounded) return {kAllCodes, kAllCodes, worst};
   const uint32_t left = counter.last - (node - counter.base);
   const bool is_enough = left >= trie_.kind(kind).longest;
-  // Behind the counter may be more of the kind.
+  // After the counter may be more of the kind.
   return {is_enough ? kAllCodes : std::min(left, kMaxCounted), kAllCodes, worst};
 }
 

@@ -14,7 +14,7 @@ constexpr uint32_t kMinRun = 400;      // that begin alike and are worth a look 
 }  // namespace
 
 // One of each group as the first.
-std::array<StateId, kByteGroups> TokenMasks::behind_groups(StateId state) {
+std::array<StateId, kByteGroups> TokenMasks::after_groups(StateId state) {
   std::array<StateId, kByteGroups> to{};
   static_assert(kDead == 0);
   ByteGroups seen = 0;
@@ -62,7 +62,7 @@ TokenMasks::Run TokenMasks::run_from(StateId state) {
 }
 
 // Where all lower case leads to one state, and from there perhaps on, tokens are taken by the groups that they have:
-// whatever the group of the first code point, those behind it run on from where that one leads. Each step below looks
+// whatever the group of the first code point, those after it run on from where that one leads. Each step below looks
 // at all buckets: what is cut off of them, then kinds that come whole, then what the rest of each bucket needs.
 class TokenMasks::ByGroups {
  public:
@@ -86,20 +86,20 @@ class TokenMasks::ByGroups {
   };
   static constexpr uint8_t kNowhere = 255, kAsked = 254;  // instead of a run; asked one by one
 
-  // What code points behind one of each group do; the chain becomes the states behind lower case, from `state` on.
+  // What code points after one of each group do; the chain becomes the states after lower case, from `state` on.
   bool find_runs(StateId state) {
-    const std::array<StateId, kByteGroups> behind = m_.behind_groups(state);
-    const StateId second = behind[0];
-    if (second == kDead || second == kUnmade || behind[1] != second) return false;
+    const std::array<StateId, kByteGroups> following = m_.after_groups(state);
+    const StateId second = following[0];
+    if (second == kDead || second == kUnmade || following[1] != second) return false;
     run_of_.fill(kAsked);
     m_.runs_.assign(1, {});
     for (uint32_t g = 0; g < kByteGroups; ++g) {
-      if (behind[g] == kDead) run_of_[g] = kNowhere;
-      if (behind[g] == second) run_of_[g] = 0;
-      if (run_of_[g] != kAsked || behind[g] == kUnmade || trie_.n_first(g) < kMinRun) continue;
-      const auto known = std::ranges::find(m_.runs_, behind[g], &Run::from);
+      if (following[g] == kDead) run_of_[g] = kNowhere;
+      if (following[g] == second) run_of_[g] = 0;
+      if (run_of_[g] != kAsked || following[g] == kUnmade || trie_.n_first(g) < kMinRun) continue;
+      const auto known = std::ranges::find(m_.runs_, following[g], &Run::from);
       run_of_[g] = static_cast<uint8_t>(known - m_.runs_.begin());
-      if (known == m_.runs_.end()) m_.runs_.push_back(m_.run_from(behind[g]));
+      if (known == m_.runs_.end()) m_.runs_.push_back(m_.run_from(following[g]));
     }
     first_run_ = m_.runs_[0] = m_.run_from(second);
     m_.chain_.insert(m_.chain_.begin(), state);

@@ -46,7 +46,7 @@ Result<CodeDfa> read_regex(std::string_view text, RegexUse use, Fuel& fuel) {
   const bool is_search = use == RegexUse::kSearch;
   ASSIGN_OR_RETURN(CodeDfa found, regex_dfa(regex, regex.root, is_search && regex.excluded.empty(), is_search, fuel));
   if (regex.excluded.empty()) return found;
-  // The look-ahead and all behind it stand at the text's begin, or the expression would be found anywhere.
+  // The look-ahead and all after it stand at the text's start, or the expression would be found anywhere.
   if (is_search && text.substr(0, 1) != "^") return invalid("Look-ahead without ^ before it is not served.");
   ASSIGN_OR_RETURN(const CodeDfa none, regex_dfa(regex, regex.excluded[0], false, true, fuel));
   return CodeDfa::combine(found, none, CodeDfa::How::kFirstOnly, fuel);

@@ -78,17 +78,17 @@ class RegexReader {
     return parts.size() == 1 ? parts[0] : add({Node::kSequence, 0, 0, 0, std::move(parts)});
   }
 
-  // Behind "(".
+  // After "(".
   Result<uint32_t> read_group(int depth, const std::vector<uint32_t>& before, bool& is_assertion) {
     bool is_excluded = false, captures = true;
     if (in_.take("?")) {
       captures = false;
       if (in_.take(":")) {
       } else if (in_.peek() == '!') {
-        // A text that begins so is none: a complement, where all else of the expression stands behind it.
+        // A text that begins so is none: a complement, where all else of the expression stands after it.
         const bool leads = depth == 0 && made_.excluded.empty() && made_.nodes.size() == before.size() &&
                            (before.empty() || (before.size() == 1 && made_.nodes[before[0]].kind == Node::kBegin));
-        if (!leads) return in_.error("Look-ahead is served only at an expression's begin");
+        if (!leads) return in_.error("Look-ahead is served only at an expression's start");
         in_.skip(1);
         is_excluded = is_assertion = true;
       } else if (in_.peek() == '=' || in_.starts_with("<=") || in_.starts_with("<!")) {
@@ -188,7 +188,7 @@ class RegexReader {
     return add({Node::kRepeat, 0, min, max, {part}});
   }
 
-  // Behind "[".
+  // After "[".
   Result<CodeSet> read_class() {
     const bool is_negated = in_.take("^");
     CodeSet set;
@@ -237,7 +237,7 @@ class RegexReader {
     return one(c);
   }
 
-  // Behind a backslash.
+  // After a backslash.
   Result<CodeSet> read_escape(bool in_class) {
     if (in_.at_end()) return in_.error("A backslash ends the expression");
     uint32_t c = 0;
@@ -309,12 +309,12 @@ class RegexReader {
       return in_.error("\\u wants four hexadecimal digits");
     }
     uint32_t low = 0;
-    const size_t behind = in_.position();
+    const size_t following = in_.position();
     if (c >= 0xD800 && c < 0xDC00 && in_.take("\\u")) {
       if (in_.hex(4, low) && low >= 0xDC00 && low < 0xE000) {
         c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
       } else {
-        in_.go_to(behind);
+        in_.go_to(following);
       }
     }
     return c;

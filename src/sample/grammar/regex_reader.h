@@ -32,7 +32,7 @@ struct Regex {
 
 Result<Regex> parse_regex(std::string_view text, Fuel& fuel);
 
-// The texts that a node matches; with anything before it, or behind it, where these are open.
+// The texts that a node matches; with anything before it, or after it, where these are open.
 Result<CodeDfa> regex_dfa(const Regex& regex, uint32_t node, bool open_begin, bool open_end, Fuel& fuel);
 
 }  // namespace ibid::grammar

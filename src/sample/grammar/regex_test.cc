@@ -75,7 +75,7 @@ TEST(GrammarRegex, ClassesAreThoseOfTheStandard) {
   for (const char* text : {"a", "-", "\u20AC", "\uD7FF"}) EXPECT_TRUE(found("^[\\u0000-\\udfff]$", text)) << text;
   EXPECT_FALSE(found("^[\\u0000-\\udfff]$", "\uE000"));
   EXPECT_TRUE(found("^[\\ud800-\\uffff]$", "\uE000"));
-  // Behind a class there is no range: both and the hyphen are meant.
+  // After a class there is no range: both and the hyphen are meant.
   EXPECT_FALSE(found("^[\\w-.-z]$", "@"));
   for (const char* text : {"a", "-", "."}) EXPECT_TRUE(found("^[\\w-.-z]$", text)) << text;
   EXPECT_TRUE(found("^[\\d--a]$", "-"));

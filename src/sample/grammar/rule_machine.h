@@ -57,7 +57,7 @@ class RuleMachine {
   std::vector<Edge> edges_;
 };
 
-// Rules that are finished, one behind the other: what an automaton has. Of each rule the first node is its start: no
+// Rules that are finished, one after the other: what an automaton has. Of each rule the first node is its start: no
 // edge leads to it, and it does not accept (a rule's empty text is its callers' business).
 struct FinishedRules {
   std::vector<uint32_t> first_edge, first_call;  // per node; without the end

@@ -22,7 +22,7 @@ class Writer {
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  // At most `most`; else, and behind the end, nothing more is read.
+  // At most `most`; else, and after the end, nothing more is read.
   uint64_t number(uint64_t most) {
     uint64_t n = 0;
     for (int shift = 0; shift < 63 && is_ok_; shift += 7) {

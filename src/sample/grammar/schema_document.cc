@@ -91,7 +91,7 @@ constexpr std::array<std::string_view, 6> kMaps = {"properties",  "patternProper
                                                    "definitions", "dependentSchemas",  "dependencies"};
 
 // What stands one step of a pointer further. nullptr: nothing.
-const Value* behind(const Value& at, const std::string& step) {
+const Value* following(const Value& at, const std::string& step) {
   if (!at.is(Value::Kind::kArray)) return at.find(step);
   size_t index = 0;
   for (char c : step) index = c >= '0' && c <= '9' ? index * 10 + static_cast<size_t>(c - '0') : at.items.size();
@@ -149,7 +149,7 @@ Status SchemaDocument::walk_referred(Fuel& fuel) {
     for (size_t begin = hash + 1; at != nullptr && begin < reference.size();) {
       const size_t end = std::min(reference.find('/', begin + 1), reference.size());
       if (!fuel.burn(cost_of_step(*at))) return out_of_fuel();
-      at = behind(*at, unescaped(std::string_view(reference).substr(begin + 1, end - begin - 1)));
+      at = following(*at, unescaped(std::string_view(reference).substr(begin + 1, end - begin - 1)));
       begin = end;
       if (at == nullptr || end == reference.size() || !places_.contains(at)) continue;
       parent = at;
@@ -243,7 +243,7 @@ Result<const Value*> SchemaDocument::resolve(const Value* schema, std::string_vi
     const size_t end = std::min(fragment.find('/', i + 1), fragment.size());
     const std::string step = unescaped(fragment.substr(i + 1, end - i - 1));
     if (!fuel.burn(cost_of_step(*at))) return out_of_fuel();
-    const Value* next = behind(*at, step);
+    const Value* next = following(*at, step);
     if (next == nullptr) return unsupported("the document has nothing at " + in_quotes(reference));
     at = next;
     i = end;

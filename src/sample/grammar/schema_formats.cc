@@ -17,7 +17,7 @@ const char* format_expression(std::string_view format) {
                       h = "[0-9a-fA-F]{1,4}";
     std::string v6 = "((" + h + ":){7}" + h + "|(" + h + ":){6}" + v4;
     for (int before = 0; before <= 6; ++before) {
-      const int after = 6 - before;  // at most, behind ::
+      const int after = 6 - before;  // at most, after ::
       v6 += "|" + (before == 0 ? std::string() : h + "(:" + h + "){" + std::to_string(before - 1) + "}") + "::";
       if (after > 0) v6 += "(" + h + "(:" + h + "){0," + std::to_string(after - 1) + "})?";
     }

@@ -37,7 +37,7 @@ int longest_run(const std::string& schema, const std::string& begin, std::string
   return kEndless;
 }
 
-TEST(GrammarGrowth, NumbersHaveSixteenDigitsBeforeThePointAndBehindIt) {
+TEST(GrammarGrowth, NumbersHaveSixteenDigitsBeforeThePointAndAfterIt) {
   constexpr std::string_view kDigits = "0123456789";
   for (const char* schema : {"true", R"({"type":"number"})", R"({"type":["number","string"]})"}) {
     for (const auto& [begin, most] : {std::pair{"", 16}, std::pair{"-", 16}, std::pair{"0.", 16}, std::pair{"12.", 16},

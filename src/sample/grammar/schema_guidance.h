@@ -10,7 +10,7 @@ namespace ibid::grammar {
 
 struct JsonSpelling {
   ExprId space = kNoExpr;             // where blanks may stand; kNoExpr: as SchemaOptions::space says
-  ExprId comma = kNoExpr;             // what stands before those behind it; kNoExpr: ","
+  ExprId comma = kNoExpr;             // what stands before those after it; kNoExpr: ","
   ExprId colon = kNoExpr;             // the same
   bool escapes_what_it_must = false;  // in free strings, and nothing else
 };

@@ -24,7 +24,7 @@ CodeDfa::Lengths CodeDfa::lengths(Fuel& fuel) const {
       ahead.push_back(back[e]);
     }
   }
-  // Those behind which there is no loop, from the ends on.
+  // Those after which there is no loop, from the ends on.
   std::vector<uint32_t> farthest(n, 0);
   ahead.clear();
   for (uint32_t s = 0; s < n; ++s)

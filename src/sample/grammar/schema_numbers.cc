@@ -8,7 +8,7 @@
 namespace ibid::grammar {
 namespace {
 
-constexpr size_t kDigits = 16;          // before and behind the point, where a schema names no more
+constexpr size_t kDigits = 16;          // before and after the point, where a schema names no more
 constexpr int64_t kMaxStates = 20'000;  // of an automaton that knows remainders
 
 std::string times(size_t n) { return "\\d{" + std::to_string(n) + "}"; }
@@ -45,41 +45,41 @@ Result<CodeDfa> expression(const std::string& text, Fuel& fuel) { return read_re
 // The divisor without its point.
 Result<int64_t> modulus_of(const Decimal& divisor) {
   if (divisor.is_zero() || divisor.is_huge()) return unsupported("the divisor is out of range");
-  const int64_t n_behind = std::max<int64_t>(0, -divisor.exponent);
+  const int64_t n_after = std::max<int64_t>(0, -divisor.exponent);
   int64_t modulus = 0;
   for (char digit : divisor.digits) modulus = std::min<int64_t>(modulus * 10 + (digit - '0'), kMaxStates + 1);
   for (int64_t i = 0; i < divisor.exponent; ++i) modulus = std::min<int64_t>(modulus * 10, kMaxStates + 1);
-  if (modulus * (n_behind + 2) > kMaxStates) return unsupported("its automaton of remainders is too large");
+  if (modulus * (n_after + 2) > kMaxStates) return unsupported("its automaton of remainders is too large");
   return modulus;
 }
 
-// Texts whose value is a multiple: remainders of the digits that were read, with how many of them stand behind the
+// Texts whose value is a multiple: remainders of the digits that were read, with how many of them stand after the
 // point.
 Result<CodeDfa> multiples_of(const Decimal& divisor, Fuel& fuel) {
   ASSIGN_OR_RETURN(const int64_t modulus, modulus_of(divisor));
-  const int64_t n_behind = std::max<int64_t>(0, -divisor.exponent);
+  const int64_t n_after = std::max<int64_t>(0, -divisor.exponent);
   CodeNfa nfa(fuel);
   std::array<uint32_t, 10> digits{};
   for (uint32_t d = 0; d < 10; ++d) digits[d] = nfa.sets.add(CodeSet{{'0' + d, '0' + d}});
   const uint32_t point = nfa.sets.add(CodeSet{{'.', '.'}});
   auto state = [&](int64_t place, int64_t rest) { return static_cast<uint32_t>(2 + place * modulus + rest); };
-  nfa.n_states = static_cast<uint32_t>(2 + (n_behind + 2) * modulus);
+  nfa.n_states = static_cast<uint32_t>(2 + (n_after + 2) * modulus);
   nfa.accept = 1;
   const auto start = state(0, 0);
   nfa.add(0, start);
-  const uint32_t behind_sign = nfa.add_state();
-  nfa.add(0, behind_sign, CodeSet{{'-', '-'}});
-  nfa.add(behind_sign, start);
-  if (!fuel.burn((n_behind + 2) * modulus * 60)) return out_of_fuel();
-  // place 0: before the point; 1 + j: j digits behind it.
-  for (int64_t place = 0; place < n_behind + 2; ++place) {
+  const uint32_t after_sign = nfa.add_state();
+  nfa.add(0, after_sign, CodeSet{{'-', '-'}});
+  nfa.add(after_sign, start);
+  if (!fuel.burn((n_after + 2) * modulus * 60)) return out_of_fuel();
+  // place 0: before the point; 1 + j: j digits after it.
+  for (int64_t place = 0; place < n_after + 2; ++place) {
     const int64_t n = std::max<int64_t>(0, place - 1);
     for (int64_t rest = 0; rest < modulus; ++rest) {
       int64_t scaled = rest;
-      for (int64_t i = n; i < n_behind; ++i) scaled = scaled * 10 % modulus;
+      for (int64_t i = n; i < n_after; ++i) scaled = scaled * 10 % modulus;
       if (scaled == 0) nfa.add(state(place, rest), nfa.accept);
       if (place == 0) nfa.add_set(state(0, rest), state(1, rest), point);
-      if (place == n_behind + 1) {
+      if (place == n_after + 1) {
         nfa.add_set(state(place, rest), state(place, rest), digits[0]);
         continue;
       }
@@ -128,10 +128,10 @@ Status multiples_can_be_held(const Decimal& divisor) {
 }
 
 Result<CodeDfa> number_texts(const NumberRules& rules, Fuel& fuel) {
-  size_t n_whole = kDigits, n_behind = kDigits;
+  size_t n_whole = kDigits, n_after = kDigits;
   auto make_room = [&](const Decimal& d) {
     n_whole = std::max(n_whole, d.whole().size() + 1);
-    n_behind = std::max(n_behind, d.fraction().size() + 1);
+    n_after = std::max(n_after, d.fraction().size() + 1);
   };
   for (const auto& limit : {rules.low, rules.high})
     if (limit) {
@@ -142,7 +142,7 @@ Result<CodeDfa> number_texts(const NumberRules& rules, Fuel& fuel) {
     if (!d.is_huge()) make_room(d);
   const std::string whole = "[1-9]\\d{0," + std::to_string(n_whole - 1) + "}";
   std::string base = "0|-?" + whole;
-  if (!rules.is_integer) base += "|-?(0|" + whole + ")\\.\\d{1," + std::to_string(n_behind) + "}";
+  if (!rules.is_integer) base += "|-?(0|" + whole + ")\\.\\d{1," + std::to_string(n_after) + "}";
   ASSIGN_OR_RETURN(CodeDfa texts, expression(base, fuel));
   auto narrow = [&](CodeDfa::How how, Result<CodeDfa> other) -> Status {
     ASSIGN_OR_RETURN(const CodeDfa by, std::move(other));

@@ -555,7 +555,7 @@ TEST(GrammarMasks, OfNumbersInListsThatAreCounted) {
     for (const char* text : {"[", "[\n1,", "[1,\n", "[1, 1,", "[1,1,1"}) {
       const StateId state = masks.states().after(kInitial, text);
       masks.fill(state, mask);
-      ASSERT_EQ(mask, testing::brute_force(masks, state)) << schema << " behind " << text;
+      ASSERT_EQ(mask, testing::brute_force(masks, state)) << schema << " after " << text;
     }
   }
 }

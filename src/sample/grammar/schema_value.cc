@@ -12,14 +12,14 @@ Decimal Decimal::of(std::string_view text) {
   Decimal made;
   size_t i = 0;
   if (i < text.size() && text[i] == '-') made.is_negative = true, ++i;
-  bool behind_point = false;
+  bool after_point = false;
   for (; i < text.size() && text[i] != 'e' && text[i] != 'E'; ++i) {
     if (text[i] == '.') {
-      behind_point = true;
+      after_point = true;
       continue;
     }
     made.digits += text[i];
-    if (behind_point) --made.exponent;
+    if (after_point) --made.exponent;
   }
   if (i < text.size()) {
     ++i;
@@ -58,8 +58,8 @@ std::string Decimal::fraction() const {
 std::string Decimal::text() const {
   std::string made = is_negative ? "-" : "";
   made += whole();
-  const std::string behind = fraction();
-  if (!behind.empty()) made += "." + behind;
+  const std::string following = fraction();
+  if (!following.empty()) made += "." + following;
   return made;
 }
 

@@ -26,7 +26,7 @@ struct Decimal {
   int compare(const Decimal& other) const;          // -1, 0 or 1
   bool is_multiple_of(const Decimal& other) const;  // other > 0; neither is huge
   std::string whole() const;                        // digits before the point, "0" where there are none; no sign
-  std::string fraction() const;                     // behind it
+  std::string fraction() const;                     // after it
   std::string text() const;                         // without an exponent
 };
 

@@ -156,7 +156,7 @@ bool States::finds_small(StateId state) {
   return info.size == Size::kSmall;
 }
 
-// What is through with its rule goes on behind the calls of that rule. An item that can do nothing else is dropped.
+// What is through with its rule goes on after the calls of that rule. An item that can do nothing else is dropped.
 void States::complete() {
   std::vector<Item>& kernel = kernel_.items();
   for (size_t i = 0; i < kernel.size() && kernel.size() <= 2 * kMaxItems; ++i) {
@@ -305,7 +305,7 @@ StateId States::intern(std::span<const Item> kernel) {
     info.shortest = base.shortest;
     for (const Item& item : kernel)
       if (!calls(item))
-        info.shortest = std::min({info.shortest, kNever, automaton_->shortest(item.node) + rest_behind(item)});
+        info.shortest = std::min({info.shortest, kNever, automaton_->shortest(item.node) + rest_after(item)});
   } else {
     info.base = id;
     predict(id, kernel);
@@ -379,27 +379,27 @@ void States::put_waiting_in_table(StateId id) {
   bytes_ += 40;
 }
 
-// The fewest symbols behind the end of item's rule, where its origin waits in `waiting`.
-uint32_t States::rest_behind(std::span<const Waiting> waiting, const Item& item) const {
+// The fewest symbols after the end of item's rule, where its origin waits in `waiting`.
+uint32_t States::rest_after(std::span<const Waiting> waiting, const Item& item) const {
   if (item.as == automaton_->root() && item.origin == kInitial) return 0;
   const auto first = std::lower_bound(waiting.begin(), waiting.end(), item.as,
                                       [](const Waiting& w, uint32_t rule) { return w.rule < rule; });
   return first != waiting.end() && first->rule == item.as ? first->rest : kNever;
 }
 
-uint32_t States::rest_behind(const Item& item) const {
+uint32_t States::rest_after(const Item& item) const {
   const Info& origin = infos_[item.origin];
-  return rest_behind(std::span<const Waiting>(origin.waiting, origin.n_waiting), item);
+  return rest_after(std::span<const Waiting>(origin.waiting, origin.n_waiting), item);
 }
 
 // What waits in this very state may wait for one another (left recursion).
 void States::measure(StateId id, Info& info) {
   auto rest = [&](const Item& item) {
-    const uint32_t behind =
+    const uint32_t following =
         item.origin == id
-            ? rest_behind(waiting_, item)
-            : rest_behind(std::span<const Waiting>(infos_[item.origin].waiting, infos_[item.origin].n_waiting), item);
-    return std::min(kNever, automaton_->shortest(item.node) + behind);
+            ? rest_after(waiting_, item)
+            : rest_after(std::span<const Waiting>(infos_[item.origin].waiting, infos_[item.origin].n_waiting), item);
+    return std::min(kNever, automaton_->shortest(item.node) + following);
   };
   // Dijkstra 1959 over the rules that are called here.
   waits_here_.clear(), nearest_.clear();
@@ -458,7 +458,7 @@ void States::forget_others(std::span<const StateId> live) {
   old_memory.swap(item_memory_);
   n_item_room_ = 0;
   uint32_t* to = item_memory_[0].get();
-  // Transitions are learned anew: which of them lead to what stays is not worth the search.
+  // Transitions are learned again: which of them lead to what stays is not worth the search.
   bytes_ = n_words * sizeof(uint32_t);
   row_memory_.clear();
   n_rows_ = 0;

@@ -59,7 +59,7 @@ class States {
   // False where the initial state would have too many items: of such no automaton is compiled.
   bool begins() const { return begins_; }
   const Automaton& automaton() const { return *automaton_; }
-  // The state behind one more symbol; kDead where none is. `state` is alive.
+  // The state after one more symbol; kDead where none is. `state` is alive.
   StateId next(StateId state, uint32_t symbol) { return next_of_class(state, automaton_->class_of(symbol)); }
   StateId next_of_class(StateId state, uint32_t a_class) { return next_in(row(state), state, a_class); }
   // The same by the state's row of the table, for loops over one state. A row stays until states are forgotten.
@@ -67,13 +67,13 @@ class States {
   StateId next_in(const uint32_t* row, StateId state, uint32_t a_class) {
     return row[a_class] != kUnknown ? row[a_class] : make_next(state, a_class);
   }
-  // Behind each symbol that has an edge is a state that is alive, and none of too many items: so little is in this one,
+  // After each symbol that has an edge is a state that is alive, and none of too many items: so little is in this one,
   // and waits for what ends there. Looks once, at kMaxItems at most.
   bool is_small(StateId state) {
     const Size known = infos_[state].size;
     return known == Size::kUnknown ? finds_small(state) : known == Size::kSmall;
   }
-  // There is an edge, and the state behind it is not made yet.
+  // There is an edge, and the state after it is not made yet.
   static bool has_unmade(const uint32_t* row, uint32_t a_class) { return row[a_class] == kUnknown; }
   StateId after(StateId state, std::string_view bytes) {
     for (size_t i = 0; i < bytes.size() && state != kDead; ++i) state = next(state, static_cast<uint8_t>(bytes[i]));
@@ -89,8 +89,8 @@ class States {
   // which the same waits for them.
   std::span<const Item> stepped(StateId state) const { return {infos_[state].kernel, infos_[state].n_kernel}; }
   std::span<const Item> called(StateId state) const { return {infos_[state].called, infos_[state].n_called}; }
-  // The fewest symbols behind the end of an item's rule.
-  uint32_t rest_behind(const Item& item) const;
+  // The fewest symbols after the end of an item's rule.
+  uint32_t rest_after(const Item& item) const;
   size_t n_states() const { return n_alive_; }
   size_t bytes() const { return bytes_; }
   uint64_t n_made() const { return n_made_; }
@@ -102,7 +102,7 @@ class States {
   enum class Size : uint8_t { kUnknown, kSmall, kLarge };
   static constexpr uint32_t kUnknown = ~0u;
   static constexpr size_t kRowsAtOnce = 32;
-  struct Waiting {  // an item before a call of `rule`, by what it is behind the call
+  struct Waiting {  // an item before a call of `rule`, by what it is after the call
     uint32_t rule = 0;
     uint32_t rest = 0;  // the fewest symbols from behind a call of `rule` to a text's end: of its first item alone
     Item item;
@@ -140,7 +140,7 @@ class States {
   void place(StateId id, Info& info, uint32_t* memory) const;  // says where its items lie
   StateId first_with_waiting(StateId id);
   void put_waiting_in_table(StateId id);
-  uint32_t rest_behind(std::span<const Waiting> waiting, const Item& item) const;
+  uint32_t rest_after(std::span<const Waiting> waiting, const Item& item) const;
   void put_in_table(StateId id);
   void grow_table();
 

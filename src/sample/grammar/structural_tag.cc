@@ -195,7 +195,7 @@ class TagReader {
     const bool has_ends = std::none_of(ends.begin(), ends.end(), [](const std::string& end) { return end.empty(); });
     if (name == "any_text" && has_ends) {
       TRY(has_only(content, {"excludes"}, at));
-      FreeText free{.at_least_one = true, .stops_behind_first = true};
+      FreeText free{.at_least_one = true, .stops_after_first = true};
       for (const std::string& end : ends) free.words.push_back({end, g_.empty()});
       ASSIGN_OR_RETURN(free.excluded, excludes_of(content, at));
       return free_text(free, g_);
@@ -244,7 +244,7 @@ class TagReader {
     return tags;
   }
 
-  // Each tag begins with a trigger, and behind a trigger comes the rest of a tag that does.
+  // Each tag begins with a trigger, and after a trigger comes the rest of a tag that does.
   Result<ExprId> dispatch(const std::vector<std::string>& triggers, const std::vector<Tag>& tags, FreeText free,
                           const std::string& at) {
     for (const std::string& trigger : triggers) {
@@ -267,7 +267,7 @@ class TagReader {
   Result<ExprId> triggered(const Json& json, const std::string& at, int depth) {
     FreeText free;
     ASSIGN_OR_RETURN(free.at_least_one, flag_of(json, "at_least_one", at));
-    ASSIGN_OR_RETURN(free.stops_behind_first, flag_of(json, "stop_after_first", at));
+    ASSIGN_OR_RETURN(free.stops_after_first, flag_of(json, "stop_after_first", at));
     ASSIGN_OR_RETURN(free.excluded, excludes_of(json, at));
     ASSIGN_OR_RETURN(const std::vector<std::string> triggers, texts_of(json, "triggers", at));
     ASSIGN_OR_RETURN(const std::vector<Tag> tags, tags_of(json, at, depth));

@@ -10,7 +10,7 @@
 namespace ibid::grammar {
 namespace {
 
-// The state behind this one is the one behind each code point of the kind where all are one.
+// The state after this one is the one after each code point of the kind where all are one.
 uint32_t some_byte(size_t kind) { return kind == kDigits ? '0' : 'a'; }
 constexpr uint32_t kMany = 8;  // entries below a node that are worth a look at their bytes
 
@@ -141,12 +141,12 @@ void TokenMasks::walk(const ByteTrie& trie, Found&& found) {
   const Automaton& automaton = states_.automaton();
   StateId asked = kDead;
   bool is_string = false;  // no code point of kUnicode leaves `asked`
-  ByteGroups stays = 0;    // of bytes behind which `asked` goes on where it was
+  ByteGroups stays = 0;    // of bytes after which `asked` goes on where it was
   while (!ahead_.empty()) {
     const auto [at, state] = ahead_.back();
     ahead_.pop_back();
     const ByteTrie::Node* node = &trie.nodes[at];
-    if (node->byte < 0x80 && node->end - node->first >= kMany) {  // behind a whole code point
+    if (node->byte < 0x80 && node->end - node->first >= kMany) {  // after a whole code point
       if (state != asked) {
         asked = state;
         const bool may_stay = states_.next(state, 'a') == state;
@@ -294,15 +294,15 @@ void TokenMasks::walk_tails(size_t kind, Found&& found) {
   for (uint32_t i = 0; i < trie.nodes[0].n_children; ++i) {
     const uint32_t child = trie.nodes[0].child + i, a_class = automaton.class_of(trie.nodes[child].byte);
     const std::vector<uint16_t>& lengths = tails.lengths[i];
-    auto behind = [&](size_t at) {
+    auto following = [&](size_t at) {
       if (!is_endless_ && lengths[at] > last) return kDead;
       return states_.next_of_class(chain_[std::min<size_t>(lengths[at], last)], a_class);
     };
     size_t from = 0, next_from = 0;
-    StateId begin = behind(0), next_begin = kDead;
+    StateId begin = following(0), next_begin = kDead;
     for (; from < lengths.size(); from = next_from, begin = next_begin) {
       for (next_from = from + 1; next_from < lengths.size(); ++next_from)
-        if (next_begin = behind(next_from); next_begin != begin) break;
+        if (next_begin = following(next_from); next_begin != begin) break;
       if (begin == kDead) continue;
       const uint16_t least = lengths[from], most = lengths[next_from - 1];
       look_ahead(trie, child, begin);
@@ -419,13 +419,13 @@ void TokenMasks::walk_differences(const ByteTrie& trie, StateId state, StateId o
   }
 }
 
-// Where a number may begin, behind whose first digit, but 0, others may come.
+// Where a number may begin, after whose first digit, but 0, others may come.
 bool TokenMasks::make_by_count(StateId state, Recipe& made) {
-  const StateId behind = states_.next(state, '1');
-  if (behind == kDead) return false;
+  const StateId following = states_.next(state, '1');
+  if (following == kDead) return false;
   for (uint32_t b = '2'; b <= '9'; ++b)
-    if (states_.next(state, b) != behind) return false;
-  if (trie_->kind(kDigits).longest > kMaxCounted || !make_chain(behind, kDigits)) return false;
+    if (states_.next(state, b) != following) return false;
+  if (trie_->kind(kDigits).longest > kMaxCounted || !make_chain(following, kDigits)) return false;
   for (StateId at : chain_) made.worst = std::max(made.worst, states_.shortest(at));
   made.wholes.push_back({kCounts, static_cast<uint8_t>(is_endless_ ? kAllCodes : chain_.size())});
   return true;
@@ -447,7 +447,7 @@ void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
         if (!is_spoken_for) whole.none = std::max(whole.none, r.none);
         if (r.all <= whole.all) return;
         whole.all = r.all;
-        whole.worst = std::min(kNever, r.worst + states_.rest_behind(item));
+        whole.worst = std::min(kNever, r.worst + states_.rest_after(item));
       };
       for (const Item& item : states_.stepped(state)) add(item, false);
       for (const Item& item : states_.called(state)) add(item, true);

@@ -5,14 +5,14 @@
 // A first mask of a state is a walk over tries of tokens, state by state. Most walks are short, as most tokens are
 // refused at their first byte. Those that are not:
 // - Where no code point of a kind (TokenKind) is told from another, as inside a string, n of them lead to one state,
-//   whichever they are. So tokens of the kind are taken whole, those of up to n code points where the state behind n
-//   takes no more; of others that begin with n of the kind, what lies behind these is walked from that state, once.
+//   whichever they are. So tokens of the kind are taken whole, those of up to n code points where the state after n
+//   takes no more; of others that begin with n of the kind, what lies after these is walked from that state, once.
 // - Where all that the grammar does not spell out leads to such a state, as at the begin of a member's name, the mask
 //   is that state's except for the tokens whose ways differ.
 // - Where all lower case and perhaps other groups of bytes lead to one state, as in many patterns, tokens are taken by
-//   the group of their first code point, as a mark among letters may lead to a run of its own, and those behind it;
+//   the group of their first code point, as a mark among letters may lead to a run of its own, and those after it;
 //   only those with others that may come too are looked at one by one.
-// - Of tokens that open a string which holds any code point, only what lies behind such code points is walked.
+// - Of tokens that open a string which holds any code point, only what lies after such code points is walked.
 // - Else kinds all of which may come, or those of up to n code points, are taken whole where the nodes say so.
 // Not for two threads at once. May throw std::bad_alloc, and is sound then.
 #pragma once
@@ -45,7 +45,7 @@ class TokenMasks {
   // this one included; as long as an end is within reach at all, a token that would put it out of reach is refused,
   // so that the text is complete when they are used up. What ends an answer is no token here: see accepts().
   void fill(StateId state, std::span<uint32_t> mask, uint32_t left = kNoLimit);
-  // The state behind a token, kDead where it may not come. A token that the grammar names counts as itself wherever
+  // The state after a token, kDead where it may not come. A token that the grammar names counts as itself wherever
   // that may come, else as its bytes.
   StateId after(StateId state, TokenId token);
 
@@ -72,7 +72,7 @@ class TokenMasks {
     std::vector<int32_t> refused;  // of those
     std::vector<int32_t> tokens;   // and these
     std::vector<uint32_t> bits;    // instead of tokens where these are many
-    uint32_t worst = 0;            // the longest way to an end behind any of them
+    uint32_t worst = 0;            // the longest way to an end after any of them
     bool is_measured = false;      // `worst` is known: where answers must close in time
     bool is_lost = false;          // more would have to be looked at than kMostLookedAt: nothing may come
   };
@@ -106,7 +106,7 @@ class TokenMasks {
 
   static constexpr std::string_view kSomeNonAscii = "\xC3\xA9", kSomeFarSpace = "\xC2\xA0";
 
-  // The state behind a token's last byte where nobody asks how far its end is; or one of several.
+  // The state after a token's last byte where nobody asks how far its end is; or one of several.
   static constexpr StateId kUnmade = ~0u;
 
   class ByGroups;
@@ -123,13 +123,13 @@ class TokenMasks {
   void make_by_walk(StateId state, uint32_t left, Recipe& made);
   // What one code point of a kind leads to, all being one or none.
   Ways ways(StateId state, size_t kind);
-  // The states behind 0, 1, 2, ... code points of a kind. False where these tell one from another.
+  // The states after 0, 1, 2, ... code points of a kind. False where these tell one from another.
   bool make_chain(StateId state, size_t kind);
   const Tailed& tailed(StateId state);
   std::bitset<256> next_bytes(StateId state);
   Spread spread(StateId state);
-  // Behind one code point of each group, kUnmade where these lead to several states.
-  std::array<StateId, kByteGroups> behind_groups(StateId state);
+  // After one code point of each group, kUnmade where these lead to several states.
+  std::array<StateId, kByteGroups> after_groups(StateId state);
   Run run_from(StateId state);
   void look_ahead(const ByteTrie& trie, uint32_t node, StateId state);
   // Calls found(first, end, state) for the entries of each node that was looked ahead to, and of all below it.
@@ -176,7 +176,7 @@ class TokenMasks {
   std::vector<Run> runs_;                            // by the group of a token's first code point
   std::vector<uint8_t> takes_;                       // per bucket of kTailed: along chain_
   std::vector<StateId> chain_;
-  std::vector<StateId> path_;  // behind the first bytes of a token
+  std::vector<StateId> path_;  // after the first bytes of a token
   bool measures_ = false;      // the recipe that is being made
   size_t n_looked_at_ = 0;     // items of states, for it
   bool is_endless_ = false;    // the last of chain_ leads to itself, or no token is longer

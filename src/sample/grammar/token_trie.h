@@ -1,5 +1,5 @@
 // TokenTrie: the vocabulary of one model as masks need it: tries over the bytes of its tokens, one for each kind of
-// token, so that of a kind of which all may come none is looked at; and tries of what tokens have behind their first
+// token, so that of a kind of which all may come none is looked at; and tries of what tokens have after their first
 // code points of a kind, for states that such code points do not tell apart. Immutable, one per model; made in some
 // 200 ms.
 #pragma once
@@ -51,7 +51,7 @@ class TokenTrie {
     const std::vector<uint32_t>& up_to_n(uint32_t n) const { return up_to[n < up_to.size() ? n : up_to.size() - 1]; }
   };
   const Kind& kind(size_t i) const { return kinds_[i]; }
-  // Of the tokens that begin with one or more code points of a kind and go on otherwise: what lies behind these, and as
+  // Of the tokens that begin with one or more code points of a kind and go on otherwise: what lies after these, and as
   // `lengths` how many they are.
   struct Tails {
     ByteTrie trie;
@@ -62,7 +62,7 @@ class TokenTrie {
   };
   const Tails& tails(size_t i) const { return tails_[i]; }  // of kDigits and kUnicode
   // The tokens but those of kRest by what they begin with, up to their end or to what is no code point of kUnicode: the
-  // first of these code points is of one group, those behind it are of the same groups. Within a bucket by how many
+  // first of these code points is of one group, those after it are of the same groups. Within a bucket by how many
   // they are, those beyond kMaxCounted as one more; then by their bytes. Those of kTailed come last.
   struct Bucket {
     ByteGroups rest = 0;     // without the first code point

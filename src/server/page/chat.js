@@ -185,7 +185,7 @@ function finish(views, messages, parent, failure) {
 }
 
 // A further version of a question, with the same files.
-function askAnew(i, content) {
+function askAgain(i, content) {
   const { parent, files } = chat.messages[i];
   answerQuestion(parent, { role: "user", content, ...(files && { files }) });
 }
@@ -273,7 +273,7 @@ function draw(to = chat.leaf, answering = false) {
     const message = chat.messages[i];
     if (message.role === "user") {
       const passed = chat.messages[shown[k + 1]]?.role === "user";
-      addQuestion(message, { passed, versions: versionsOf(i), onEdit: (text) => askAnew(i, text) });
+      addQuestion(message, { passed, versions: versionsOf(i), onEdit: (text) => askAgain(i, text) });
     } else if (message.role === "tool") {
       addResult(message);
     } else if (k === shown.length - 1 && besideOf(i).length > 1) {

@@ -43,7 +43,7 @@ function forget() {
 }
 
 function showSteps({ steps, steps_total }) {
-  if (steps_total < lastStep) forget();  // the server has begun anew
+  if (steps_total < lastStep) forget();  // the server has begun again
   const now = performance.now() / 1000;
   for (const step of steps) {
     for (const chart of [batch, times]) chart.add(step, now - step.age, took(step) / 1000);

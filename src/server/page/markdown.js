@@ -47,7 +47,7 @@ function interrupts(line) {
   return kFence.test(line) || kHeading.test(line) || kQuote.test(line) || kNote.test(line) || isRule(line);
 }
 
-// Each of these reads from line i: [node, the line behind it], or null where there is no such block.
+// Each of these reads from line i: [node, the line after it], or null where there is no such block.
 function code(lines, i, canCopy) {
   const open = kFence.exec(lines[i]);
   if (!open) return null;

@@ -12,7 +12,7 @@ const kElement = /<(?:(br) ?\/?|(sub|sup|kbd)>([^<\n]{1,200})<\/\2)>/yi;
 const kNote = /\[\^([\w-]{1,20})\]/y;
 const kReference = /\[([^[\]]{0,100})\]/y;
 const kAddress = /https?:\/\/[^\s<>"'`\\|[\]{}]{1,2000}/y;
-// A price is no formula: its $ has a blank before it or a digit behind it where a formula would end.
+// A price is no formula: its $ has a blank before it or a digit after it where a formula would end.
 const kFormula = /\$\$([^$]{1,4000})\$\$|\$(?=[^\s$])([^$\n]{0,999}[^\s$])\$(?![\d$])|\\\(([^\n]{1,1000}?)\\\)|\\\[([^]{1,4000}?)\\\]/y;
 const kProse = /[A-Za-z]{3,} [A-Za-z]{2,}|\b(?:and|or|to|for|per|the) /;
 const kPunctuation = /[\p{P}\p{S}]/u;

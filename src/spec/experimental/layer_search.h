@@ -1,4 +1,4 @@
-// Which layers a model can do without when it guesses for itself ("self-speculation": Zhang et al., "Draft & Verify:
+// Which layers a model can do without when it drafts for itself ("self-speculation": Zhang et al., "Draft & Verify:
 // Lossless Large Language Model Acceleration via Self-Speculative Decoding", 2023, whose search is Bayesian). Here one
 // layer after the other is left out: each time the one without which the model still agrees most with the whole one.
 // What is then believed is the gain of spec/gain.h, by that agreement and by what layers and rows cost.
@@ -24,9 +24,9 @@ struct LayerCosts {
 struct LayerChoice {
   std::vector<int32_t> skipped;  // ascending, not empty
   double agreement = 0;          // how often both say the same token
-  double cost = 1;               // of a guess, as a part of a step
-  int32_t n_drafts = 1;          // the best number of guesses a step, at least 1
-  double gain = 0;               // how many times as fast as without guesses, by these
+  double cost = 1;               // of a draft, as a part of a step
+  int32_t n_drafts = 1;          // the best number of drafts a step, at least 1
+  double gain = 0;               // how many times as fast as without drafts, by these
 };
 
 // How often the model without these layers, ascending, says what the whole one does: from 0 to 1.

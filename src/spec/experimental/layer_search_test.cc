@@ -46,10 +46,10 @@ TEST(LayerSearch, WeighsWhatLayersAndRowsCost) {
   for (int32_t k = 1; k <= 8; ++k) best = std::max(best, speedup(0.8, k, 0.2, 1));
   EXPECT_NEAR(free_rows.gain, best, 1e-12);
   EXPECT_NEAR(free_rows.gain, speedup(0.8, free_rows.n_drafts, 0.2, 1), 1e-12);
-  const LayerChoice dear_rows = layer_choice({1, 2}, 0.8, {.layer = 0.4, .row = 0.5}, 8);
-  EXPECT_NEAR(dear_rows.gain, (1 + 0.8) / (1.5 + 0.2), 1e-12);
-  EXPECT_EQ(dear_rows.n_drafts, 1);
-  // As dear as a step, nothing is won, however right it is.
+  const LayerChoice costly_rows = layer_choice({1, 2}, 0.8, {.layer = 0.4, .row = 0.5}, 8);
+  EXPECT_NEAR(costly_rows.gain, (1 + 0.8) / (1.5 + 0.2), 1e-12);
+  EXPECT_EQ(costly_rows.n_drafts, 1);
+  // As costly as a step, nothing is won, however right it is.
   EXPECT_LE(layer_choice({}, 1, {.layer = 0, .row = 0}, 8).gain, 1 + 1e-12);
   // Of equal gains the fewest layers.
   const std::vector<LayerChoice> equal = {{.skipped = {1}, .gain = 2}, {.skipped = {1, 2}, .gain = 2}};

@@ -1,16 +1,16 @@
-// LookAheadProposer: guesses from what the target says behind guesses that were wrong ("look-ahead decoding", Fu,
+// LookAheadProposer: drafts from what the target says after drafts that were wrong ("look-ahead decoding", Fu,
 // Bailis, Stoica and Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, 2024,
-// sections 3.1 and 3.2). A window of guesses is verified as a chain; the rows behind the first refused one were
+// sections 3.1 and 3.2). A window of drafts is verified as a chain; the rows after the first refused one were
 // computed with it, and what is drawn from them, with the request's own noise, is the next window: Jacobi's iteration,
-// of which a text's true continuation is the fixed point. Each refused guess and what came behind it go into a pool of
-// pairs, which is asked how the text's last token went on there, and that one's follower, and so on; the window fills
-// the chain's rest.
+// of which a sequence's true continuation is the fixed point. Each refused draft and what came after it go into a pool
+// of pairs, which is asked how the sequence's last token went on there, and that one's follower, and so on; the window
+// fills the chain's rest.
 //
 // Unlike the paper's there is one level of the window, in the rows that verification has anyway, so that it needs no
-// attention mask of its own and takes no row that it does not verify. Look-up's refused guesses feed it too.
+// attention mask of its own and takes no row that it does not verify. Look-up's refused drafts feed it too.
 //
-// Holds a few KiB a text; its guessing is a few look-ups a step, and reading refused rows is the engine's: a draw for
-// each.
+// Holds a few KiB a sequence; its drafting is a few look-ups a step, and reading refused rows is the engine's: a draw
+// for each.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 namespace ibid {
 
 struct LookAheadOptions {
-  int32_t n_window = 6;    // guesses that are iterated; at least 1
+  int32_t n_window = 6;    // drafts that are iterated; at least 1
   int32_t max_texts = 16;  // at a time; others have no drafts
   std::vector<TokenId> end_of_generation;
   bool always = false;  // proposes the whole window however unlikely, for tests
@@ -44,15 +44,15 @@ class LookAheadProposer final : public Proposer {
   void forget(int64_t sequence) override;
 
  private:
-  // What came behind a token, last: a table with a place for each of its hashes, where later pairs replace earlier
+  // What came after a token, last: a table with a place for each of its hashes, where later pairs replace earlier
   // ones.
   class Pool {
    public:
     void clear() { pairs_.fill({TokenId{-1}, TokenId{-1}}); }
-    void add(TokenId token, TokenId behind) { pairs_[place(token)] = {token, behind}; }
-    std::optional<TokenId> behind(TokenId token) const {
+    void add(TokenId token, TokenId following) { pairs_[place(token)] = {token, following}; }
+    std::optional<TokenId> following(TokenId token) const {
       const RefusedDraft& pair = pairs_[place(token)];
-      return pair.token == token ? std::optional(pair.behind) : std::nullopt;
+      return pair.token == token ? std::optional(pair.following) : std::nullopt;
     }
 
    private:
@@ -62,12 +62,12 @@ class LookAheadProposer final : public Proposer {
   };
   struct Text {
     int64_t sequence = -1;     // -1: none
-    int32_t n_window_at = -1;  // tokens of the text that the window stands behind
+    int32_t n_window_at = -1;  // tokens of the sequence that the window stands after
     std::vector<TokenId> window;
     Pool pool;
     Acceptance acceptance;
-    int32_t n_guessed_at = -1;  // tokens that the text had when `guess` was its next one's
-    TokenId guess = {};
+    int32_t n_drafted_at = -1;  // tokens that the sequence had when `draft` was its next one's
+    TokenId draft = {};
     int32_t kind = 0;  // of it, as a length of Acceptance
   };
   Text* text_of(int64_t sequence);

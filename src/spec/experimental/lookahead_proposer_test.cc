@@ -24,21 +24,21 @@ Ids proposed(LookAheadProposer& proposer, const Ids& prompt, const Ids& answer, 
   return drafts.tokens;
 }
 
-TEST(LookAheadProposer, BeginsWithTheTextsLastTokens) {
+TEST(LookAheadProposer, BeginsWithTheSequencesLastTokens) {
   LookAheadProposer proposer({.n_window = 3, .always = true});
   EXPECT_EQ(proposed(proposer, ids({1, 2, 3, 4, 5}), {}), ids({3, 4, 5}));
   EXPECT_EQ(proposed(proposer, ids({7}), {}, 16, 2), ids({7, 7, 7}));
 }
 
-TEST(LookAheadProposer, GoesOnWithWhatCameBehindRefusedDrafts) {
+TEST(LookAheadProposer, GoesOnWithWhatCameAfterRefusedDrafts) {
   LookAheadProposer proposer({.n_window = 3, .always = true});
   const Ids prompt = ids({1, 2, 3, 4, 5});
   ASSERT_EQ(proposed(proposer, prompt, {}), ids({3, 4, 5}));
-  // The model said 10, and behind 3, 4 and 5, had they been right, 11, 12 and 13.
+  // The model said 10, and after 3, 4 and 5, had they been right, 11, 12 and 13.
   const std::vector<RefusedDraft> refused = {{TokenId{3}, TokenId{11}}, {TokenId{4}, TokenId{12}}};
   proposer.refused(1, 6, refused);
   EXPECT_EQ(proposed(proposer, prompt, ids({10})), ids({11, 12, 10}));
-  // A window behind another text's end is none.
+  // A window after another sequence's end is none.
   proposer.refused(1, 7, refused);
   EXPECT_EQ(proposed(proposer, prompt, ids({10})), ids({4, 5, 10}));
 }
@@ -56,7 +56,7 @@ TEST(LookAheadProposer, AsksThePoolHowATokenWentOn) {
   EXPECT_EQ(proposed(proposer, prompt, ids({5}), 1), ids({1})) << "the same number, another text";
 }
 
-TEST(LookAheadProposer, StopsBehindAnEndAndWhereNothingIsLikely) {
+TEST(LookAheadProposer, StopsAfterAnEndAndWhereNothingIsLikely) {
   LookAheadProposer proposer({.n_window = 4, .end_of_generation = {TokenId{0}}, .always = true});
   EXPECT_EQ(proposed(proposer, ids({4, 3, 0, 5}), {}), ids({4, 3, 0}));
   LookAheadProposer shy({.n_window = 16});
@@ -96,7 +96,7 @@ TEST(LookAheadProposer, FindsByIterationWhatLooksLittleBack) {
     return static_cast<int32_t>(100 * text.size()) + raw(text.back()) % 100 / 8;
   };
   EXPECT_LT(steps_of(fading, proposer, 120), 45);
-  // One that all of the text tells is not found.
+  // One that all of the sequence tells is not found.
   LookAheadProposer other({.n_window = 6, .always = true});
   const auto all = [](const Ids& text) {
     uint32_t hash = 7;

@@ -120,8 +120,8 @@ void OwnAnswers::drop_oldest(Tenants::iterator tenant) {
   if (segments.empty()) tenants_.erase(tenant);
 }
 
-void OwnAnswers::guess(std::string_view scope, std::span<const TokenId> end, int64_t n_text, int32_t max_tokens,
-                       Reader& reader, StoreGuess& out) {
+void OwnAnswers::draft(std::string_view scope, std::span<const TokenId> end, int64_t n_text, int32_t max_tokens,
+                       Reader& reader, StoreDraft& out) {
   out.clear();
   if (tenants_.empty()) return;
   const auto it = tenants_.find(std::string(scope));

@@ -1,4 +1,4 @@
-// OwnAnswers: what a tenant's own requests were answered, for guesses about its next ones: a bounded store for each
+// OwnAnswers: what a tenant's own requests were answered, for drafts about its next ones: a bounded store for each
 // scope (ProposalInput::scope), which no other scope's look-up ever enters.
 //
 // A store is a few segments, each a suffix automaton of answers one after another with the last tokens of their prompts
@@ -45,7 +45,7 @@ class OwnAnswers {
   void begin_step();
 
   // Where a text stands in each segment of its tenant. Where one has grown since, or the text by more than kMaxMatch,
-  // it begins anew with those.
+  // it begins again with those.
   struct Reader {
     struct Place {
       int32_t segment = -1;
@@ -58,8 +58,8 @@ class OwnAnswers {
   };
   // What followed the longest end of the text in its tenant's answers, at most max_tokens, until that answer's end; of
   // equally long ones, in the newest. `end`: its last tokens, kMaxMatch of them or all; n_text: how many it has.
-  void guess(std::string_view scope, std::span<const TokenId> end, int64_t n_text, int32_t max_tokens, Reader& reader,
-             StoreGuess& out);
+  void draft(std::string_view scope, std::span<const TokenId> end, int64_t n_text, int32_t max_tokens, Reader& reader,
+             StoreDraft& out);
 
   int64_t bytes() const;  // what it holds at most
   int64_t held_bytes() const;

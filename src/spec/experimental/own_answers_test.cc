@@ -15,9 +15,9 @@ Ids ids(std::string_view text) {
   for (const char c : text) out.push_back(TokenId{c});
   return out;
 }
-std::string spelled(const StoreGuess& guess) {
+std::string spelled(const StoreDraft& draft) {
   std::string out;
-  for (const TokenId token : guess.tokens) out += static_cast<char>(raw(token));
+  for (const TokenId token : draft.tokens) out += static_cast<char>(raw(token));
   return out;
 }
 
@@ -27,43 +27,43 @@ struct Answers {
     store.add(scope, prompt, answer);
     for (size_t n = 0; n <= prompt.size() + answer.size(); n += OwnAnswers::kReadEachStep) store.begin_step();
   }
-  std::string guess(const std::string& scope, const Ids& text, int32_t most = 8) {
+  std::string draft(const std::string& scope, const Ids& text, int32_t most = 8) {
     OwnAnswers::Reader fresh;
-    return guess(scope, text, fresh, most);
+    return draft(scope, text, fresh, most);
   }
-  std::string guess(const std::string& scope, const Ids& text, OwnAnswers::Reader& reader, int32_t most = 8) {
+  std::string draft(const std::string& scope, const Ids& text, OwnAnswers::Reader& reader, int32_t most = 8) {
     const auto end = std::span(text).last(std::min<size_t>(text.size(), OwnAnswers::kMaxMatch));
-    store.guess(scope, end, static_cast<int64_t>(text.size()), most, reader, out);
+    store.draft(scope, end, static_cast<int64_t>(text.size()), most, reader, out);
     return spelled(out);
   }
   OwnAnswers store;
-  StoreGuess out;
+  StoreDraft out;
 };
 
 TEST(OwnAnswers, SayWhatFollowedInAnEarlierAnswer) {
   Answers answers;
   answers.add("a", ids("how many?"), ids("there are seven hills"));
-  EXPECT_EQ(answers.guess("a", ids("I say there are ")), "seven hi");
+  EXPECT_EQ(answers.draft("a", ids("I say there are ")), "seven hi");
   EXPECT_EQ(answers.out.match_len, 10);
-  EXPECT_EQ(answers.guess("a", ids("seven h")), "ills");  // and its end is the end
-  EXPECT_EQ(answers.guess("a", ids("how many?")), "there ar");
-  EXPECT_EQ(answers.guess("a", ids("XYZ")), "");
+  EXPECT_EQ(answers.draft("a", ids("seven h")), "ills");  // and its end is the end
+  EXPECT_EQ(answers.draft("a", ids("how many?")), "there ar");
+  EXPECT_EQ(answers.draft("a", ids("XYZ")), "");
 }
 
 TEST(OwnAnswers, OfTheNewestWhereSeveralFit) {
   Answers answers;
   for (const char* said : {"it was red", "it was blue", "it was green"}) answers.add("a", ids("?"), ids(said));
-  EXPECT_EQ(answers.guess("a", ids("it was ")), "green");
+  EXPECT_EQ(answers.draft("a", ids("it was ")), "green");
 }
 
 TEST(OwnAnswers, AreOneTenantsAlone) {
   Answers answers;
   answers.add("a", ids("word?"), ids("sword fish"));
-  EXPECT_EQ(answers.guess("b", ids("sword ")), "");
+  EXPECT_EQ(answers.draft("b", ids("sword ")), "");
   answers.add("b", ids("word?"), ids("sword play"));
-  EXPECT_EQ(answers.guess("b", ids("sword ")), "play");
-  EXPECT_EQ(answers.guess("a", ids("sword ")), "fish");
-  EXPECT_EQ(answers.guess("", ids("sword ")), "");
+  EXPECT_EQ(answers.draft("b", ids("sword ")), "play");
+  EXPECT_EQ(answers.draft("a", ids("sword ")), "fish");
+  EXPECT_EQ(answers.draft("", ids("sword ")), "");
 }
 
 // Whatever a tenant's segments are, and however its text came about.
@@ -73,7 +73,7 @@ TEST(OwnAnswers, FindTheLongestEndOfAnyText) {
   for (int round = 0; round < 20; ++round) {
     Answers answers;
     OwnAnswers::Reader reader;
-    int32_t n_guesses = 0;
+    int32_t n_drafts = 0;
     std::vector<Ids> said;
     Ids text;
     const auto longest = [&] {
@@ -97,13 +97,13 @@ TEST(OwnAnswers, FindTheLongestEndOfAnyText) {
         answers.add("a", {}, answer);
       }
       for (int32_t n = 1 + up_to(4); n > 0; --n) text.push_back(TokenId{up_to(3)});
-      const std::string guess = answers.guess("a", text, reader);
+      const std::string draft = answers.draft("a", text, reader);
       // Where the longest one stands at its answer's end alone nothing follows.
-      if (guess.empty()) continue;
+      if (draft.empty()) continue;
       ASSERT_EQ(answers.out.match_len, longest()) << round << " " << i;
-      ++n_guesses;
+      ++n_drafts;
     }
-    EXPECT_GT(n_guesses, 100);
+    EXPECT_GT(n_drafts, 100);
   }
 }
 
@@ -136,10 +136,10 @@ TEST(OwnAnswers, LeaveTheOldestOfATenantFirst) {
     answers.add("a", {}, said(i));
     EXPECT_EQ(answers.store.n_segments_of("a"), std::min(i, OwnAnswers::kMaxOfTenant));
   }
-  EXPECT_EQ(answers.guess("a", {TokenId{22 * 1000 + 5}}, 1), "");
-  EXPECT_NE(answers.guess("a", {TokenId{23 * 1000 + 5}}, 1), "");
-  EXPECT_NE(answers.guess("a", {TokenId{30 * 1000 + 5}}, 1), "");
-  EXPECT_EQ(answers.guess("b", ids("unt")), "ouched");
+  EXPECT_EQ(answers.draft("a", {TokenId{22 * 1000 + 5}}, 1), "");
+  EXPECT_NE(answers.draft("a", {TokenId{23 * 1000 + 5}}, 1), "");
+  EXPECT_NE(answers.draft("a", {TokenId{30 * 1000 + 5}}, 1), "");
+  EXPECT_EQ(answers.draft("b", ids("unt")), "ouched");
 }
 
 // Where there is no room for anybody more, who asked for nothing the longest has less.
@@ -147,21 +147,21 @@ TEST(OwnAnswers, LeaveWhoAskedForNothingTheLongest) {
   Answers answers;
   for (int32_t i = 0; i < 200; ++i) {
     answers.add("tenant " + std::to_string(i), ids("?"), ids("the answer"));
-    EXPECT_EQ(answers.guess("tenant 0", ids("the ")), "answer");
+    EXPECT_EQ(answers.draft("tenant 0", ids("the ")), "answer");
   }
-  EXPECT_EQ(answers.guess("tenant 100", ids("the ")), "");
-  EXPECT_EQ(answers.guess("tenant 199", ids("the ")), "answer");
+  EXPECT_EQ(answers.draft("tenant 100", ids("the ")), "");
+  EXPECT_EQ(answers.draft("tenant 199", ids("the ")), "answer");
 }
 
 TEST(OwnAnswers, AreReadSoManyTokensAStep) {
   OwnAnswers store(OwnAnswers::kLeastBytes);
-  StoreGuess out;
+  StoreDraft out;
   const Ids answer(600, TokenId{7});
   store.add("a", {}, answer);
   const auto is_there = [&](size_t n) {
     OwnAnswers::Reader reader;
     const Ids text(n, TokenId{7});
-    store.guess("a", text, static_cast<int64_t>(n), 1, reader, out);
+    store.draft("a", text, static_cast<int64_t>(n), 1, reader, out);
     return out.match_len;
   };
   store.begin_step();

@@ -34,8 +34,8 @@ StoreProposer::StoreProposer(std::shared_ptr<const TextStore> store, std::unique
   likely_.reserve(kMaxDrafts);
   for (Text& text : texts_) {
     for (Source* source : {&text.of_store, &text.of_own}) {
-      source->guess.tokens.reserve(kMaxDrafts);
-      source->guess.share.reserve(kMaxDrafts);
+      source->draft.tokens.reserve(kMaxDrafts);
+      source->draft.share.reserve(kMaxDrafts);
     }
   }
 }
@@ -58,43 +58,43 @@ StoreProposer::Text* StoreProposer::text_of(const ProposalInput& input) {
   unused->reader = {};
   unused->of_store.acceptance = Acceptance(input.temperature, kTrust);
   unused->of_own.acceptance = Acceptance(input.temperature, kTrust);
-  unused->of_store.guess.clear();
-  unused->of_own.guess.clear();
+  unused->of_store.draft.clear();
+  unused->of_own.draft.clear();
   return unused;
 }
 
-// A guess is believed like a match of so many tokens: of those that stand before it, the part that agrees.
+// A draft is believed like a match of so many tokens: of those that stand before it, the part that agrees.
 int32_t StoreProposer::Source::believed(size_t i) const {
   return std::max(1, static_cast<int32_t>(
-                         std::lround(guess.share[i] * static_cast<float>(guess.match_len) + static_cast<float>(i))));
+                         std::lround(draft.share[i] * static_cast<float>(draft.match_len) + static_cast<float>(i))));
 }
 
-// What became of the last guess, whether it was drafted or not.
+// What became of the last draft, whether it was drafted or not.
 void StoreProposer::Source::observe(const ProposalInput& input) {
   const auto n_prompt = static_cast<int64_t>(input.prompt.size());
-  for (size_t i = 0; i < guess.tokens.size(); ++i) {
+  for (size_t i = 0; i < draft.tokens.size(); ++i) {
     const int64_t at = n_text - n_prompt + static_cast<int64_t>(i);  // in the answer
     if (at < 0 || at >= static_cast<int64_t>(input.answer.size())) return;
-    const bool was_right = guess.tokens[i] == input.answer[static_cast<size_t>(at)];
+    const bool was_right = draft.tokens[i] == input.answer[static_cast<size_t>(at)];
     acceptance.observe(believed(i), was_right);
     if (!was_right) return;
   }
 }
 
 void StoreProposer::take_better(const Source& source, const ProposalInput& input, Drafts& drafts) {
-  const StoreGuess& guess = source.guess;
+  const StoreDraft& draft = source.draft;
   likely_.clear();
   float likely = 1;
-  for (size_t i = 0; i < guess.tokens.size() && likely_.size() < static_cast<size_t>(input.max_drafts); ++i) {
+  for (size_t i = 0; i < draft.tokens.size() && likely_.size() < static_cast<size_t>(input.max_drafts); ++i) {
     likely *= source.acceptance.of(source.believed(i));
     if (likely < Acceptance::kLeastLikely) break;
     likely_.push_back(likely);
-    if (std::ranges::find(options_.end_of_generation, guess.tokens[i]) != options_.end_of_generation.end()) break;
+    if (std::ranges::find(options_.end_of_generation, draft.tokens[i]) != options_.end_of_generation.end()) break;
   }
   const auto tokens_of = [](const std::vector<float>& all) { return std::accumulate(all.begin(), all.end(), 0.0F); };
   if (tokens_of(likely_) <= tokens_of(drafts.likely)) return;
   drafts.clear();
-  for (size_t i = 0; i < likely_.size(); ++i) drafts.add(guess.tokens[i], static_cast<int32_t>(i) - 1, likely_[i]);
+  for (size_t i = 0; i < likely_.size(); ++i) drafts.add(draft.tokens[i], static_cast<int32_t>(i) - 1, likely_[i]);
 }
 
 void StoreProposer::propose(const ProposalInput& input, Drafts& drafts) {
@@ -105,15 +105,15 @@ void StoreProposer::propose(const ProposalInput& input, Drafts& drafts) {
   const std::span<const TokenId> end = end_of(input, of_end);
   const auto n_text = static_cast<int64_t>(input.prompt.size() + input.answer.size());
   const int32_t n = std::min(input.max_drafts, kMaxDrafts);
-  const auto look_up = [&](Source& source, auto guess) {
+  const auto look_up = [&](Source& source, auto draft) {
     source.observe(input);
-    guess(source.guess);
+    draft(source.draft);
     source.n_text = n_text;
     take_better(source, input, drafts);
   };
-  if (store_ != nullptr) look_up(text->of_store, [&](StoreGuess& out) { store_->guess(end, n, out); });
+  if (store_ != nullptr) look_up(text->of_store, [&](StoreDraft& out) { store_->draft(end, n, out); });
   if (own_ != nullptr)
-    look_up(text->of_own, [&](StoreGuess& out) { own_->guess(input.scope, end, n_text, n, text->reader, out); });
+    look_up(text->of_own, [&](StoreDraft& out) { own_->draft(input.scope, end, n_text, n, text->reader, out); });
 }
 
 // Also where others have proposed something.

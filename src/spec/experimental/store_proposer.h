@@ -1,7 +1,7 @@
 // StoreProposer: proposes what followed the longest end of a text elsewhere: in a store of texts
 // (spec/experimental/text_store.h), or in what the same tenant was answered before (spec/experimental/own_answers.h).
-// How likely a guess is depends on how long the match is, how much of the places that match agree, and how often such
-// guesses were right in this very text (spec/acceptance.h). It leaves what was proposed before it, unless it expects
+// How likely a draft is depends on how long the match is, how much of the places that match agree, and how often such
+// drafts were right in this very text (spec/acceptance.h). It leaves what was proposed before it, unless it expects
 // more tokens of its own.
 //
 // One thread, the engine's. A text and step costs it one look-up in the store (TextStore::find) and one step of each of
@@ -38,7 +38,7 @@ class StoreProposer final : public Proposer {
  private:
   struct Source {  // as a text sees it
     Acceptance acceptance;
-    StoreGuess guess;  // for what follows n_text tokens
+    StoreDraft draft;  // for what follows n_text tokens
     int64_t n_text = 0;
     void observe(const ProposalInput& input);
     int32_t believed(size_t i) const;

@@ -67,12 +67,12 @@ TEST(StoreProposer, SaysWhatFollowedInTheStore) {
   EXPECT_EQ(propose("", "#", 2), "");
 }
 
-TEST(StoreProposer, StopsBehindAnEnd) {
+TEST(StoreProposer, StopsAfterAnEnd) {
   Proposing propose({"good night|and more"});
   EXPECT_EQ(propose("say good ni", ""), "ght|");
 }
 
-TEST(StoreProposer, LeavesBetterGuessesOfOthersInPlace) {
+TEST(StoreProposer, LeavesBetterDraftsOfOthersInPlace) {
   Proposing propose({"four score and seven years ago"});
   propose.drafts.add(TokenId{'x'}, -1, 1);  // by a grammar
   EXPECT_EQ(propose.onto("four score and", ""), "x");
@@ -88,7 +88,7 @@ TEST(StoreProposer, LeavesBetterGuessesOfOthersInPlace) {
   EXPECT_EQ(propose.onto("four score and", "").substr(0, 6), " seven");
 }
 
-// A store whose guesses are wrong is left alone, whether they are drafted or not.
+// A store whose drafts are wrong is left alone, whether they are drafted or not.
 TEST(StoreProposer, LearnsHowOftenItIsRight) {
   Proposing propose({"abcabcabcabcabc", "xyzxyzxyzxyzxyz"});
   propose("text", "ab");
@@ -130,7 +130,7 @@ TEST(StoreProposer, TellsNoTenantOfAnother) {
   EXPECT_EQ(drafts_of_b("the word is trout and the text that is secret"), expected);
 }
 
-TEST(StoreProposer, HasPlacesForSoManyTextsAndGivesThemBack) {
+TEST(StoreProposer, HasPlacesForSoManySequencesAndGivesThemBack) {
   Proposing propose({"abcdefgh"});
   for (int64_t i = 0; i < 3; ++i) EXPECT_NE(propose("abcd", "", i), "");
   EXPECT_EQ(propose("abcd", "", 9), "");

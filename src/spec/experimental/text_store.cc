@@ -12,7 +12,7 @@ namespace ibid {
 namespace {
 
 Error damaged(const std::string& path, const std::string& what) {
-  return invalid("The store " + in_quotes(path) + " is damaged: " + what + ". `ibid spec build-store` makes it anew.",
+  return invalid("The store " + in_quotes(path) + " is damaged: " + what + ". `ibid spec build-store` makes it again.",
                  "--spec");
 }
 
@@ -27,7 +27,7 @@ Result<TextStoreHead> read_head(const MappedFile& file) {
   std::memcpy(&head, file.bytes().data(), sizeof head);
   if (head.version != TextStoreHead::kVersion) {
     return unsupported("The store " + in_quotes(path) + " is of version " + std::to_string(head.version) +
-                           "; this ibid reads version 1. `ibid spec build-store` makes it anew.",
+                           "; this ibid reads version 1. `ibid spec build-store` makes it again.",
                        "--spec");
   }
   constexpr size_t kEach = sizeof(TokenId) + sizeof(uint32_t);
@@ -67,13 +67,13 @@ Result<std::shared_ptr<const TextStore>> TextStore::open(const std::string& path
   }
   const auto n = static_cast<int64_t>(head.n_tokens);
   std::shared_ptr<const TextStore> store(new TextStore(std::move(file), n, static_cast<int32_t>(head.vocab_size)));
-  // A digest is no signature: whoever makes a file may put anything behind it.
+  // A digest is no signature: whoever makes a file may put anything after it.
   for (int64_t i = 0; i < n; ++i) {
     TokenId id;
     std::memcpy(&id, store->file_.bytes().data() + sizeof head + static_cast<size_t>(i) * sizeof id, sizeof id);
     if (raw(id) < -1 || raw(id) >= static_cast<int64_t>(head.vocab_size))
       return damaged(path, "token " + std::to_string(i) + " is " + std::to_string(raw(id)) + ", which is no id");
-    if (store->place(i) >= n) return damaged(path, "place " + std::to_string(i) + " lies behind its end");
+    if (store->place(i) >= n) return damaged(path, "place " + std::to_string(i) + " lies after its end");
   }
   return store;
 }
@@ -124,12 +124,12 @@ TextStore::Match TextStore::find(std::span<const TokenId> text) const {
   if (match.len == 0) return match;
   match.first = partition_point([&](int64_t at) { return compare(at, match.len) < 0; });
   match.n = partition_point([&](int64_t at) { return compare(at, match.len) <= 0; }) - match.first;
-  // In a file that changes behind our back the two may not meet.
+  // In a file that changes after our back the two may not meet.
   if (match.n <= 0) return {};
   return match;
 }
 
-void TextStore::guess(std::span<const TokenId> text, int32_t max_tokens, StoreGuess& out) const {
+void TextStore::draft(std::span<const TokenId> text, int32_t max_tokens, StoreDraft& out) const {
   out.clear();
   if (file_.is_lost()) return;
   const Match match = find(text);

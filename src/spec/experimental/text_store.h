@@ -1,13 +1,13 @@
-// TextStore: a file of tokens that texts are looked up in: which of its places stand behind the longest end of a text,
-// and what follows there most often (retrieval as a drafter: He, Zhong, Cai, Lee, He, "REST: Retrieval-Based
+// TextStore: a file of tokens that texts are looked up in: which of its places stand after the longest end of a text,
+// and what follows there most often (retrieval as a proposer: He, Zhong, Cai, Lee, He, "REST: Retrieval-Based
 // Speculative Decoding", 2023). REST's suffix array is read from the front and asked once for each length; here places
 // are in the order of what stands *before* them, read backwards, so that one search finds the longest match of any
 // length.
 //
 // A file is, all numbers little-endian:
 //   8 bytes "IBIDTEXT", u32 version 1, u32 V, u64 n, u32 length of the name, u32 0,
-//   32 bytes digest of the vocabulary, 64 bytes name of the model, zeros behind it,
-//   32 bytes SHA-256 of all before and all behind it,
+//   32 bytes digest of the vocabulary, 64 bytes name of the model, zeros after it,
+//   32 bytes SHA-256 of all before and all after it,
 //   i32 [n] tokens, where -1 ends a text, u32 [n] all places, ordered by the kMaxMatch tokens before them.
 //
 // Mapped read-only. open() reads it once and checks all of it; what is read later is checked again where it is used,
@@ -30,7 +30,7 @@
 namespace ibid {
 
 // How a text may go on.
-struct StoreGuess {
+struct StoreDraft {
   int32_t match_len = 0;  // tokens of the text's end that it was found by; 0: nothing was
   std::vector<TokenId> tokens;
   // Of each token, the part of the places which agreed so far that go on with it.
@@ -62,12 +62,12 @@ class TextStore {
   // What follows there most often, at most max_tokens, as long as any goes on; of several, what the first ones say. Of
   // more than kMaxSamples places, as many that lie evenly among them are asked. At most kMaxSamples * max_tokens tokens
   // are read.
-  void guess(std::span<const TokenId> text, int32_t max_tokens, StoreGuess& out) const;
+  void draft(std::span<const TokenId> text, int32_t max_tokens, StoreDraft& out) const;
 
   int64_t n_tokens() const { return n_; }
   int64_t bytes() const { return static_cast<int64_t>(file_.bytes().size()); }  // of the file, all of which is read
   const std::string& path() const { return file_.path(); }
-  // The token at a place; kTextEnd behind the end, at a text's end, and for what is no id.
+  // The token at a place; kTextEnd after the end, at a text's end, and for what is no id.
   TokenId token(int64_t place) const;
   // The place that is the i-th in the order.
   int64_t place(int64_t i) const;

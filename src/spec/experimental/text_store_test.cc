@@ -106,32 +106,32 @@ TEST_F(TextStores, FindTheLongestEndOfAnyTextAndAllItsPlaces) {
   }
 }
 
-TEST_F(TextStores, GuessWhatFollowsMostOften) {
+TEST_F(TextStores, DraftWhatFollowsMostOften) {
   const auto store = store_of({ids("the cat sat"), ids("the cat ran"), ids("the cat ran"), ids("a dog")});
-  StoreGuess guess;
-  store->guess(ids("see the cat "), 3, guess);
-  EXPECT_EQ(guess.match_len, 8);
-  EXPECT_EQ(guess.tokens, ids("ran"));
-  EXPECT_NEAR(guess.share[0], 2.0 / 3, 1e-6);
-  EXPECT_EQ(guess.share[1], 1);
-  store->guess(ids("see the cat ran"), 3, guess);  // nothing follows
-  EXPECT_EQ(guess.match_len, 0);
-  EXPECT_TRUE(guess.tokens.empty());
-  store->guess(ids("XYZ"), 3, guess);
-  EXPECT_TRUE(guess.tokens.empty());
-  store->guess({}, 3, guess);
-  EXPECT_TRUE(guess.tokens.empty());
+  StoreDraft draft;
+  store->draft(ids("see the cat "), 3, draft);
+  EXPECT_EQ(draft.match_len, 8);
+  EXPECT_EQ(draft.tokens, ids("ran"));
+  EXPECT_NEAR(draft.share[0], 2.0 / 3, 1e-6);
+  EXPECT_EQ(draft.share[1], 1);
+  store->draft(ids("see the cat ran"), 3, draft);  // nothing follows
+  EXPECT_EQ(draft.match_len, 0);
+  EXPECT_TRUE(draft.tokens.empty());
+  store->draft(ids("XYZ"), 3, draft);
+  EXPECT_TRUE(draft.tokens.empty());
+  store->draft({}, 3, draft);
+  EXPECT_TRUE(draft.tokens.empty());
 }
 
-// A match never spans two texts, and a guess ends with its own.
+// A match never spans two texts, and a draft ends with its own.
 TEST_F(TextStores, KeepTextsApart) {
   const auto store = store_of({ids("xyz"), ids("abcd")});
-  StoreGuess guess;
-  store->guess(ids("xy"), 9, guess);
-  EXPECT_EQ(guess.tokens, ids("z"));
-  store->guess(ids("xyza"), 9, guess);
-  EXPECT_EQ(guess.match_len, 1);
-  EXPECT_EQ(guess.tokens, ids("bcd"));
+  StoreDraft draft;
+  store->draft(ids("xy"), 9, draft);
+  EXPECT_EQ(draft.tokens, ids("z"));
+  store->draft(ids("xyza"), 9, draft);
+  EXPECT_EQ(draft.match_len, 1);
+  EXPECT_EQ(draft.tokens, ids("bcd"));
 }
 
 TEST_F(TextStores, TakeNoMoreTokensThanTheyMay) {
@@ -196,20 +196,20 @@ TEST_F(TextStores, RefuseForgedOnes) {
   EXPECT_EQ(error_of(signed_again(whole)), "");
   EXPECT_NE(error_of(with(tokens, 128)).find("is no id"), std::string::npos);
   EXPECT_NE(error_of(with(tokens + 4, static_cast<uint32_t>(-2))).find("is no id"), std::string::npos);
-  EXPECT_NE(error_of(with(places, static_cast<uint32_t>(n))).find("behind its end"), std::string::npos);
+  EXPECT_NE(error_of(with(places, static_cast<uint32_t>(n))).find("after its end"), std::string::npos);
   EXPECT_NE(error_of(with(8, 2)).find("version 2"), std::string::npos);
   EXPECT_NE(error_of(with(16, 0x20000001)), "");  // tokens, whose bytes would wrap
   EXPECT_NE(error_of(with(20, 0x20000000)), "");
   EXPECT_NE(error_of(with(24, 65)).find("name has no end"), std::string::npos);
-  // Places in any order are only worse guesses.
+  // Places in any order are only worse drafts.
   const uint32_t same = 3;
   std::string unordered = whole;
   for (size_t i = 0; i < n; ++i) std::memcpy(unordered.data() + places + 4 * i, &same, sizeof same);
   EXPECT_EQ(error_of(signed_again(unordered)), "");
 }
 
-// Another program writes into the file while it is mapped: guesses may be of anything, and nothing else happens.
-TEST_F(TextStores, WhoseFilesAreWrittenOverGuessWithinTheirBounds) {
+// Another program writes into the file while it is mapped: drafts may be of anything, and nothing else happens.
+TEST_F(TextStores, WhoseFilesAreWrittenOverDraftWithinTheirBounds) {
   const auto store = store_of({ids("the cat sat on the mat, the cat sat in the hat")});
   std::mt19937 random(5);
   const auto size = static_cast<std::streamoff>(store->bytes());
@@ -223,13 +223,13 @@ TEST_F(TextStores, WhoseFilesAreWrittenOverGuessWithinTheirBounds) {
         file.write(reinterpret_cast<const char*>(&value), sizeof value);
       }
     }
-    StoreGuess guess;
-    store->guess(ids("the cat sat"), 8, guess);
-    for (const TokenId token : guess.tokens) {
+    StoreDraft draft;
+    store->draft(ids("the cat sat"), 8, draft);
+    for (const TokenId token : draft.tokens) {
       ASSERT_GE(raw(token), 0);
       ASSERT_LT(raw(token), 128);
     }
-    ASSERT_EQ(guess.tokens.size(), guess.share.size());
+    ASSERT_EQ(draft.tokens.size(), draft.share.size());
   }
 }
 

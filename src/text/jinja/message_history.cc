@@ -131,7 +131,7 @@ std::string numbered_id(size_t number) {
   return "call" + digits;
 }
 
-// The ids by which results behind a message name calls that it does not have: those of its calls without ids.
+// The ids by which results after a message name calls that it does not have: those of its calls without ids.
 std::deque<std::string> unclaimed_ids(const std::vector<Value>& messages, size_t at) {
   std::set<std::string> claimed = {""};
   for (const Value& call : calls_of(messages[at])) claimed.insert(text_of(call, "id"));

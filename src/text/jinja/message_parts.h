@@ -14,7 +14,7 @@ inline const jinja::Value* member(const jinja::Value& dict, std::string_view key
   return dict.is(jinja::Kind::kDict) ? dict.as<jinja::DictObject>()->find(key) : nullptr;
 }
 
-// The dict with another value for the key, which keeps its place, or with the key behind all others.
+// The dict with another value for the key, which keeps its place, or with the key after all others.
 jinja::Value with(const jinja::Value& dict, std::string_view key, jinja::Value value);
 jinja::Value without(const jinja::Value& dict, std::string_view key);
 

@@ -36,7 +36,7 @@ struct Text {
   void append(const Text& other, size_t begin, size_t end);
   void append(std::string_view piece, bool mark);
   Text slice(size_t begin, size_t end) const;
-  void mark(size_t begin, size_t end);  // begin is not before the last mark's begin
+  void mark(size_t begin, size_t end);  // begin is not before the last mark's start
   void mark_all();
   bool is_marked(size_t byte) const;
 };

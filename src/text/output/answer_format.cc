@@ -148,11 +148,11 @@ const std::vector<ToolFamily>& tool_families() {
         .begins = {"[TOOL_CALLS]"},
         .name_ends = {"[ARGS]", "[CALL_ID]"},
         .id_begin = "[CALL_ID]",
-        .has_ids_behind = true,
+        .has_ids_after = true,
         .has_short_ids = true}},
       // Mistral Nemo
       {{"[TOOL_CALLS]"},
-       {.kind = Kind::kObjects, .begins = {"[TOOL_CALLS]"}, .has_ids_behind = true, .has_short_ids = true}},
+       {.kind = Kind::kObjects, .begins = {"[TOOL_CALLS]"}, .has_ids_after = true, .has_short_ids = true}},
       // Functionary 3.1
       {{"<function="}, {.kind = Kind::kNamed, .begins = {"<function="}, .ends = {"</function>"}, .name_ends = {">"}}},
       // Command-R7B, Command-R+

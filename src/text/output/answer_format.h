@@ -32,15 +32,15 @@ struct ToolFormat {
   std::vector<std::string> name_ends = {}, key_begins = {}, key_ends = {}, value_ends = {};
   std::string id_begin = {};    // in a name's end's place: the call's id comes first
   std::string name_begin = {};  // in a name's end's place: what came was the id, and the name follows
-  std::string head_end = {};    // kTagged: where what stands behind a name's end ends
+  std::string head_end = {};    // kTagged: where what stands after a name's end ends
   std::string name_key = "name", arguments_key = "arguments";  // kObjects
-  bool is_bare = false;         // kObjects: a call may be all of the answer, without a marker
-  bool is_name_key = false;     // kObjects: {"N": {...}}
-  bool has_ids_behind = false;  // kObjects: the id comes after the arguments, which wait for it
-  bool is_id_name = false;      // "functions.N:0" is the id, and N the name
-  bool has_short_ids = false;   // of nine letters and digits, or the template refuses them
-  bool is_inline = false;       // kTagged: arguments do not stand on lines of their own
-  bool has_cdata = false;       // kTagged: a value may stand in <![CDATA[ ]]>
+  bool is_bare = false;        // kObjects: a call may be all of the answer, without a marker
+  bool is_name_key = false;    // kObjects: {"N": {...}}
+  bool has_ids_after = false;  // kObjects: the id comes after the arguments, which wait for it
+  bool is_id_name = false;     // "functions.N:0" is the id, and N the name
+  bool has_short_ids = false;  // of nine letters and digits, or the template refuses them
+  bool is_inline = false;      // kTagged: arguments do not stand on lines of their own
+  bool has_cdata = false;      // kTagged: a value may stand in <![CDATA[ ]]>
 };
 
 struct AnswerFormat {

@@ -80,7 +80,7 @@ class AnswerParser {
     kBetween,  // around calls
     kName,
     kId,
-    kHeadEnd,  // behind a name, up to where the arguments begin
+    kHeadEnd,  // after a name, up to where the arguments begin
     kArguments,
     kObjects,  // before an object, or in an array of them
     kObject,
@@ -178,7 +178,7 @@ class AnswerParser {
   std::string name_, id_;
   std::set<std::string> ids_;  // of the answer's calls: one that comes twice is none
   ArgumentReader reader_;
-  std::string strange_;  // of a call's markup, what is none: text behind it
+  std::string strange_;  // of a call's markup, what is none: text after it
 
   std::string object_;  // kObject: of a call, as far as its arguments were not told
   size_t key_begin_ = 0, value_begin_ = 0;

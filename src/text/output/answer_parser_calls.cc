@@ -1,4 +1,4 @@
-// Calls of tools: where they begin and end, and those whose arguments are one object behind a name.
+// Calls of tools: where they begin and end, and those whose arguments are one object after a name.
 #include <algorithm>
 #include <utility>
 
@@ -100,7 +100,7 @@ bool AnswerParser::step_between(Parts& parts) {
   if (fit.is_open()) return false;
   const bool is_object = tools_.kind == ToolFormat::Kind::kObjects;
   if (!fit.is_whole() && is_object && has_called_ && awaits_end_ && std::string_view("{[,;").find(rest[0]) < 4)
-    return go_on(n, State::kObjects);  // several behind one opening
+    return go_on(n, State::kObjects);  // several after one opening
   if (!fit.is_whole() && tools_.kind == ToolFormat::Kind::kTagged && !has_called_ && rest[0] == '{')
     return go_on(n, State::kObjects);
   if (!fit.is_whole() && (is_object || tools_.kind == ToolFormat::Kind::kNamed) && awaits_end_ && has_called_ &&

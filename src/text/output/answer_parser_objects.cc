@@ -46,7 +46,7 @@ bool AnswerParser::step_object(Parts& parts) {
       drop(i);
       if (is_in_call_) return break_call(parts), true;
       if (!is_telling_) return fail(parts);
-      tell_strange(parts);  // behind whole arguments: a bracket was left out
+      tell_strange(parts);  // after whole arguments: a bracket was left out
       return state_ = State::kBetween, true;
     }
     if (is_in_call_) {
@@ -84,7 +84,7 @@ bool AnswerParser::step_object(Parts& parts) {
     }
     const bool begins_arguments =
         reader_.depth() == 2 && json == "{" && object_.size() == value_begin_ + 1 && is_arguments_key(member_, tools_);
-    const bool may_tell = !name_.empty() && !has_strange_object_ && (!tools_.has_ids_behind || !id_.empty());
+    const bool may_tell = !name_.empty() && !has_strange_object_ && (!tools_.has_ids_after || !id_.empty());
     if (begins_arguments && may_tell && !is_telling_ && !has_arguments_) {
       tell_strange(parts);
       begin_call(parts);

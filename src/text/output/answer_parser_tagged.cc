@@ -1,7 +1,7 @@
 // Calls whose arguments stand between tags: BEGIN N NAME_END (KEY_BEGIN K KEY_END V VALUE_END)* END.
 //
 // A value may hold any text, tags too, and models leave tags out, double and misspell them. So a tag counts by what
-// follows it: a closing one where the call goes on or ends behind it, a key's begin where a value was not closed before
+// follows it: a closing one where the call goes on or ends after it, a key's start where a value was not closed before
 // it if it names an argument that the tool has and the call has not yet, a call's end if nothing shows that the value
 // went on. Looking ahead has a bound, so that time stays linear.
 #include <algorithm>
@@ -79,7 +79,7 @@ bool AnswerParser::step_tagged(Parts& parts) {
     drop(n + fit.len);
     end_tagged_call(parts);
     awaits_end_ = false;
-  } else if (which < call_marks_.size()) {  // what comes behind a call, or begins the next one
+  } else if (which < call_marks_.size()) {  // what comes after a call, or begins the next one
     drop(n);
     end_tagged_call(parts);
   } else {
@@ -235,28 +235,28 @@ AnswerParser::Ending AnswerParser::close_at(size_t at) {
   }
   const bool is_inline = rest[0] != '\n' && is_on_lines(tools_);
   for (size_t i = 0;; ++i) {
-    const std::string_view behind = rest.substr(len);
-    const size_t n = markers::n_blank(behind);
-    const markers::Fit again = markers::fit(behind.substr(n), tools_.value_ends);
+    const std::string_view following = rest.substr(len);
+    const size_t n = markers::n_blank(following);
+    const markers::Fit again = markers::fit(following.substr(n), tools_.value_ends);
     if (n > kMaxBlanks) break;
     if (again.which < 0 && again.may_grow && !is_at_end_) return open;
     if (again.which < 0) break;
     if (is_misspelt || is_inline || i == kMaxDoubled) return no;
     len += n + again.len;
   }
-  const std::string_view behind = rest.substr(len);
+  const std::string_view following = rest.substr(len);
   const size_t n_marks = tools_.key_begins.size() + call_marks_.size();
-  const Is is = is_structure(behind, std::span(tagged_marks_).first(n_marks));
+  const Is is = is_structure(following, std::span(tagged_marks_).first(n_marks));
   if (is == Is::kNo || (is_misspelt && is_at_end_)) return no;
   if (is_misspelt && is == Is::kYes) {  // what follows must not be
     const markers::Fit exact =
-        markers::fit(behind.substr(markers::n_blank(behind)), std::span(tagged_marks_).first(n_marks));
+        markers::fit(following.substr(markers::n_blank(following)), std::span(tagged_marks_).first(n_marks));
     if (exact.which < 0) return no;
   }
   return {.is = is, .begin = at, .end = at + len};
 }
 
-// What comes behind a value's end, without it.
+// What comes after a value's end, without it.
 AnswerParser::Ending AnswerParser::missing_close_at(size_t at) {
   std::string_view rest = std::string_view(buffer_).substr(at);
   const Ending no{}, open{.is = is_at_end_ ? Is::kNo : Is::kOpen};
@@ -273,17 +273,17 @@ AnswerParser::Ending AnswerParser::missing_close_at(size_t at) {
   }
   const markers::Fit fit = markers::fit(rest, call_marks_);
   if (fit.which < 0) return key.may_grow || fit.may_grow ? open : no;
-  const std::string_view behind = rest.substr(fit.len);
+  const std::string_view following = rest.substr(fit.len);
   const auto which = static_cast<size_t>(fit.which);
-  if (which >= tools_.ends.size() + tools_.around.size()) {  // the next call's begin
-    const size_t n_name = static_cast<size_t>(std::ranges::find_if_not(behind, is_of_name) - behind.begin());
-    if (n_name == behind.size() && n_name <= kMaxName) return open;
-    if (!is_declared(behind.substr(0, n_name))) return no;
+  if (which >= tools_.ends.size() + tools_.around.size()) {  // the next call's start
+    const size_t n_name = static_cast<size_t>(std::ranges::find_if_not(following, is_of_name) - following.begin());
+    if (n_name == following.size() && n_name <= kMaxName) return open;
+    if (!is_declared(following.substr(0, n_name))) return no;
     return {.is = Is::kYes, .begin = at, .end = at + n, .is_of_call = true};
   }
-  const Is is = is_structure(behind, call_marks_);
+  const Is is = is_structure(following, call_marks_);
   if (is == Is::kOpen) return open;
-  const bool is_end = markers::n_blank(behind) == behind.size();
+  const bool is_end = markers::n_blank(following) == following.size();
   if (is == Is::kYes && !(is_end && !is_own_end_)) return {.is = Is::kYes, .begin = at, .end = at + n};
   if (which < tools_.ends.size() && !has_maybe_end_) has_maybe_end_ = true, maybe_end_ = at;
   return no;

@@ -284,7 +284,7 @@ TEST(AnswerParser, BracketsThatAreMissingOrTooManyChangeNoCall) {
 // One format with tags: how its markers are spelled.
 struct Tags {
   const char* source;
-  std::string begin, key, key_end, close, end, behind;
+  std::string begin, key, key_end, close, end, following;
 };
 const std::vector<Tags>& tags() {
   static const std::vector<Tags> kTags = {
@@ -327,23 +327,23 @@ std::string arguments_of(const char* source, const std::string& text) {
 TEST(AnswerParser, AMarkerThatIsMissingDoubledOrMisspelledChangesItsArgumentAlone) {
   const std::string place = R"("place":"Bern")";
   for (const Tags& t : tags()) {
-    const auto text = [&](const std::string& close, const std::string& end, const std::string& behind) {
+    const auto text = [&](const std::string& close, const std::string& end, const std::string& following) {
       return t.begin + t.key + "place" + t.key_end + "Bern" + close + t.key + "exact" + t.key_end + "true" + t.close +
-             end + behind;
+             end + following;
     };
     const std::string right = R"({"place":"Bern","exact":true})";
-    const std::string ends = t.end + t.behind;
-    EXPECT_EQ(arguments_of(t.source, text(t.close, t.end, t.behind)), right);
+    const std::string ends = t.end + t.following;
+    EXPECT_EQ(arguments_of(t.source, text(t.close, t.end, t.following)), right);
     std::string misspelled = t.close;
     misspelled.replace(misspelled.rfind('>') - 2, 2, "");
     const std::string own_line = t.close.ends_with('\n') ? "\n" : "";
     for (const std::string& close : {own_line, t.close + t.close, misspelled})
-      EXPECT_EQ(arguments_of(t.source, text(close, t.end, t.behind)), right) << text(close, t.end, t.behind);
-    if (!t.behind.empty()) {
-      EXPECT_EQ(arguments_of(t.source, text(t.close, "", t.behind)), right);
+      EXPECT_EQ(arguments_of(t.source, text(close, t.end, t.following)), right) << text(close, t.end, t.following);
+    if (!t.following.empty()) {
+      EXPECT_EQ(arguments_of(t.source, text(t.close, "", t.following)), right);
     }
     EXPECT_EQ(arguments_of(t.source, text(t.close, t.end, "")), right);
-    EXPECT_EQ(arguments_of(t.source, text(t.close, t.end + t.end, t.behind)), right);
+    EXPECT_EQ(arguments_of(t.source, text(t.close, t.end + t.end, t.following)), right);
     EXPECT_EQ(arguments_of(t.source, text(t.close, "", "")), right) << "the model ended";
     // The last value's closing tag.
     const std::string last = t.begin + t.key + "place" + t.key_end + "Bern";
@@ -370,9 +370,9 @@ TEST(AnswerParser, TagsWithinAValueAreItsText) {
     for (const std::string& value :
          std::vector<std::string>{"a " + close + " b", close + " b", "a\n" + close + " b", "a\n" + end + " b",
                                   "a\n" + end + "\nb", "a " + t.key + "zz", "\n" + t.key + "zz" + t.key_end + "x",
-                                  "a\n" + t.behind + " b", "a<b>c</b>\n</div>", "</", "\n\na"}) {
+                                  "a\n" + t.following + " b", "a<b>c</b>\n</div>", "</", "\n\na"}) {
       const std::string text = t.begin + t.key + "place" + t.key_end + value + t.close + t.key + "exact" + t.key_end +
-                               "true" + t.close + t.end + t.behind;
+                               "true" + t.close + t.end + t.following;
       std::string want = "{\"place\":\"" + json_escaped(value) + "\",\"exact\":true}";
       EXPECT_EQ(arguments_of(t.source, text), want) << text;
     }
@@ -382,8 +382,8 @@ TEST(AnswerParser, TagsWithinAValueAreItsText) {
 TEST(AnswerParser, ACallCutShortIsNotWhole) {
   for (const Tags& t : tags()) {
     const std::string text = t.begin + t.key + "place" + t.key_end + "Bern" + t.close + t.key + "exact" + t.key_end +
-                             "true" + t.close + t.end + t.behind;
-    for (size_t cut = t.begin.size(); cut < text.size() - t.behind.size() - 1; ++cut) {
+                             "true" + t.close + t.end + t.following;
+    for (size_t cut = t.begin.size(); cut < text.size() - t.following.size() - 1; ++cut) {
       if ((text[cut] & 0xC0) == 0x80) continue;
       AnswerParser parser = parser_of(t.source);
       std::vector<AnswerPart> parts;

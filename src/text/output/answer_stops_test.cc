@@ -44,7 +44,7 @@ TEST(AnswerStops, CountInTheTextAlone) {
   EXPECT_EQ(sent(hermes, thinks + call, {"sea is", "name", "</tool_call>", "<tool_call>"}), thinks + call);
   EXPECT_EQ(sent(hermes, "I look.\n" + call + " The sea is", {"sea is"}), "I look.\n" + call + " The |sea is");
   EXPECT_EQ(sent(hermes, "a\n\nb", {"\n\n"}), "a|\n\n");
-  EXPECT_EQ(sent(hermes, thinks + "b", {"\n\n"}), thinks + "b") << "blanks behind the reasoning are no text";
+  EXPECT_EQ(sent(hermes, thinks + "b", {"\n\n"}), thinks + "b") << "blanks after the reasoning are no text";
   EXPECT_EQ(sent(hermes, "ab" + call + "cd", {"bc"}), "ab" + call + "cd") << "a stop lies across nothing";
   EXPECT_EQ(sent(hermes, "a <tool_call> b", {"<tool_call> b"}), "a |<tool_call> b") << "what was no call is text";
   EXPECT_EQ(sent(hermes, "a <tool_", {"<tool_"}), "a |<tool_") << "at the end";

@@ -20,9 +20,9 @@ class ArgumentReader {
   // The next byte; the first is the opening bracket, and with the closing one it is done. Appends what is certain.
   Verdict feed(char c, std::string& out);
   size_t depth() const { return open_.size(); }
-  bool expects_key() const { return at_ == At::kKey; }  // behind a comma
+  bool expects_key() const { return at_ == At::kKey; }  // after a comma
   bool expects_colon() const { return at_ == At::kColon; }
-  bool expects_value() const { return at_ == At::kValue; }  // behind a colon, or a comma of an array
+  bool expects_value() const { return at_ == At::kValue; }  // after a colon, or a comma of an array
 
  private:
   enum class At : uint8_t { kBegin, kValue, kValueOrEnd, kKey, kKeyOrEnd, kColon, kCommaOrEnd, kWord, kMark, kString };
@@ -44,7 +44,7 @@ class ArgumentReader {
   std::string open_;      // the brackets
   std::string word_;      // a bare word, or a mark that has begun
   char quote_ = 0;        // of the string; '<': <|"|>
-  uint8_t n_escape_ = 0;  // 0: none; 1: behind a backslash; 2..5: hex digits of \u are missing
+  uint8_t n_escape_ = 0;  // 0: none; 1: after a backslash; 2..5: hex digits of \u are missing
 };
 
 }  // namespace ibid

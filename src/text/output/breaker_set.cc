@@ -87,7 +87,7 @@ Result<std::shared_ptr<const BreakerSet>> BreakerSet::compile(std::vector<std::s
   return std::shared_ptr<const BreakerSet>(new BreakerSet(std::move(texts), std::move(tokenizer)));
 }
 
-size_t BreakerSet::n_behind_last(std::span<const TokenId> older, std::span<const TokenId> newer, size_t n) const {
+size_t BreakerSet::n_after_last(std::span<const TokenId> older, std::span<const TokenId> newer, size_t n) const {
   const auto id_from_end = [&](size_t back) {
     return static_cast<size_t>(
         raw(back < newer.size() ? newer[newer.size() - 1 - back] : older[older.size() - 1 - (back - newer.size())]));

@@ -1,7 +1,7 @@
 // BreakerSet: texts across which DRY counts no repeat ("\n", ":" ...), compiled for one tokenizer. Immutable; shared by
 // the sequences of a request and by threads.
 //
-// A breaker counts wherever the text has it, however it is cut into tokens: what may be repeated begins behind the
+// A breaker counts wherever the text has it, however it is cut into tokens: what may be repeated begins after the
 // token in which the breaker ends that begins last. Control tokens have no text.
 #pragma once
 
@@ -27,9 +27,9 @@ class BreakerSet {
                                                            std::shared_ptr<const Tokenizer> tokenizer);
 
   const std::vector<std::string>& texts() const { return texts_; }
-  // Of the last n tokens of older + newer, how many stand behind the last breaker among them; n where there is none.
+  // Of the last n tokens of older + newer, how many stand after the last breaker among them; n where there is none.
   // Looks at each of their bytes once, whatever the texts are.
-  size_t n_behind_last(std::span<const TokenId> older, std::span<const TokenId> newer, size_t n) const;
+  size_t n_after_last(std::span<const TokenId> older, std::span<const TokenId> newer, size_t n) const;
 
  private:
   BreakerSet(std::vector<std::string> texts, std::shared_ptr<const Tokenizer> tokenizer);

@@ -45,7 +45,7 @@ ReasoningBudget::ReasoningBudget(std::shared_ptr<const Tokenizer> tokenizer, int
   n_before_ = std::max(n_before_, open.size());
 }
 
-std::optional<TokenId> ReasoningBudget::forced_behind(std::span<const TokenId> answer) const {
+std::optional<TokenId> ReasoningBudget::forced_after(std::span<const TokenId> answer) const {
   if (answer.size() < n_before_ || answer.size() >= n_before_ + close_.size()) return std::nullopt;
   ReasoningBlock block(markers_);
   for (size_t i = 0; i < n_before_ && block.may_go_on(); ++i) block.push(tokenizer_->token_bytes(answer[i], true));

@@ -1,7 +1,7 @@
 // ReasoningBudget: how many tokens a model may reason before its answer must come. A block of reasoning that is still
 // open after so many tokens is closed: the tokens of its end marker are the only ones that may follow. Counted in
 // tokens and a function of the answer's tokens alone, so that no schedule, draft or preemption changes it; where a
-// grammar stands behind the reasoning, it reads the marker as if the model had written it.
+// grammar stands after the reasoning, it reads the marker as if the model had written it.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class ReasoningBudget {
 
   // The one token that may follow these of the answer; none: any. Looks at no more than max_tokens of them, and that
   // for as many answers as the marker has tokens.
-  std::optional<TokenId> forced_behind(std::span<const TokenId> answer) const;
+  std::optional<TokenId> forced_after(std::span<const TokenId> answer) const;
 
   int32_t max_tokens() const { return max_tokens_; }
   const ReasoningMarkers& markers() const { return markers_; }

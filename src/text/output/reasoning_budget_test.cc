@@ -5,7 +5,7 @@
 namespace ibid {
 namespace {
 
-// Whether the block is open behind each byte, as a text of o (open), b (before) and c (closed).
+// Whether the block is open after each byte, as a text of o (open), b (before) and c (closed).
 std::string states(const ReasoningMarkers& markers, std::string_view text, size_t piece) {
   ReasoningBlock block(markers);
   std::string out;

@@ -207,7 +207,7 @@ void BpeMerger::merge_long(BpeScratch& s) const {
     int32_t left = -1, right = -1;
     const Merge* merge = nullptr;
   };
-  Last merged, behind, before;
+  Last merged, following, before;
   auto find_again = [&](Last& last, int32_t left, int32_t right) {
     if (last.left != left || last.right != right) last = {left, right, find(left, right)};
     return last.merge;
@@ -216,7 +216,7 @@ void BpeMerger::merge_long(BpeScratch& s) const {
     if (const Merge* m = find_again(last, symbols[i], symbols[j])) waiting.add(m->rank, i);
   };
   for (int32_t i = 0; i < n; ++i) links[i] = i + 1;
-  for (int32_t i = 0; i + 1 < n; ++i) wait(behind, i, i + 1);
+  for (int32_t i = 0; i + 1 < n; ++i) wait(following, i, i + 1);
   // A position may have changed since it came: it counts only if its pair still has this rank. The last slot of a
   // symbol of several slots says where the symbol begins, so that links lead both ways.
   waiting.drain([&](int32_t i, int32_t rank) {
@@ -230,7 +230,7 @@ void BpeMerger::merge_long(BpeScratch& s) const {
     symbols[j] = -1;
     links[end - 1] = i;
     links[i] = end;
-    if (end < n) wait(behind, i, end);
+    if (end < n) wait(following, i, end);
     if (i > 0) wait(before, symbols[i - 1] >= 0 ? i - 1 : links[i - 1], i);
   });
   int32_t n_left = 0;

@@ -22,7 +22,7 @@ struct Merge {
 struct BpeScratch {
   std::vector<int32_t> symbols;
   std::vector<int32_t> ranks, results;  // short words: of each pair
-  std::vector<int32_t> links;           // long words: where each symbol ends, and behind it where it begins
+  std::vector<int32_t> links;           // long words: where each symbol ends, and after it where it begins
   std::vector<uint32_t> heads;          // first waiting entry of each rank, or kNoEntry
   // Waiting positions first, first + stride, ...: a run of one letter is one entry.
   struct Entry {

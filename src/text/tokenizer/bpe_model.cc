@@ -115,7 +115,7 @@ Result<std::unique_ptr<BpeModel>> BpeModel::build_from_scores(const std::vector<
   struct Cut {
     int32_t id;
     uint32_t at;
-    bool first, last;  // behind the first character, before the last one
+    bool first, last;  // after the first character, before the last one
     uint64_t left, right;
   };
   std::vector<Cut> cuts;

@@ -7,7 +7,7 @@
 namespace ibid {
 namespace {
 
-// Written anew, not in place, where every match would move the rest of the text.
+// Written again, not in place, where every match would move the rest of the text.
 void replace_all(std::string& text, std::string_view what, std::string_view with) {
   size_t at = what.empty() ? text.npos : text.find(what);
   if (at == text.npos) return;

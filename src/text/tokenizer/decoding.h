@@ -25,7 +25,7 @@ struct DecoderStep {
 
 class Decoding {
  public:
-  // The bytes that `token` adds behind others: what the steps make of its spelling.
+  // The bytes that `token` adds after others: what the steps make of its spelling.
   static std::string bytes_of(std::string_view token, std::span<const DecoderStep> steps);
 
   void reserve(size_t n_tokens, size_t n_bytes);

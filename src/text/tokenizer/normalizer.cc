@@ -69,7 +69,7 @@ void replace_pattern(std::string_view text, const Pattern& pattern, std::string_
     at = found.end;
     from = found.end;
     if (found.begin == found.end) {
-      // After an empty match the search goes on behind the next code point.
+      // After an empty match the search goes on after the next code point.
       from += from < text.size() ? utf8::decode(text.data() + from, text.data() + text.size()).len : 1;
     }
   }

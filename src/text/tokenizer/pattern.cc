@@ -21,7 +21,7 @@ struct Pattern::Code {
   }
 };
 
-// What a try may take at each beginning: steps, and bytes of the text behind it that it sees.
+// What a try may take at each beginning: steps, and bytes of the text after it that it sees.
 struct Pattern::Reach {
   uint32_t steps;
   size_t bytes;
@@ -113,7 +113,7 @@ Pattern::Budget Pattern::Budget::of_text(size_t n_bytes) {
 }
 
 // The library's return code. reach.steps: the limit of each beginning; not of all of them together, as the library
-// counts anew at each. PCRE2_ERROR_PARTIAL: a beginning, found.begin, looked beyond the window; what would be found is
+// counts again at each. PCRE2_ERROR_PARTIAL: a beginning, found.begin, looked beyond the window; what would be found is
 // not known.
 int Pattern::match(std::string_view text, bool valid, size_t from, uint32_t options, Reach reach, Found& found) const {
   thread_local MatchMemory memory;
@@ -129,13 +129,13 @@ int Pattern::match(std::string_view text, bool valid, size_t from, uint32_t opti
   const size_t* ends = pcre2_get_ovector_pointer(memory.data);
   if (rc == PCRE2_ERROR_PARTIAL) found = {ends[0], ends[1]};
   if (rc < 0) return rc;
-  // \K may set a begin behind the end; such a match is none.
+  // \K may set a begin after the end; such a match is none.
   if (ends[0] > ends[1] || ends[0] < from) return PCRE2_ERROR_BADOFFSET;
   found = {ends[0], ends[1]};
   return rc;
 }
 
-// A match that begins at `from`. A short look is free; behind it the limit of steps, or the window, grows eightfold
+// A match that begins at `from`. A short look is free; after it the limit of steps, or the window, grows eightfold
 // from try to try, and each limit is paid in full, as the library does not tell how much of it was used. Steps that see
 // more cost more: a possessive repeat reads to its end in one.
 int Pattern::match_here(std::string_view text, bool valid, size_t from, Budget& budget, Found& found) const {

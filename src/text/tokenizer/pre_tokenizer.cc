@@ -74,7 +74,7 @@ class Spans {
       from_ = found_.end;
       if (empty)
         from_ += from_ < text_.size() ? utf8::decode(text_.data() + from_, text_.data() + text_.size()).len : 1;
-      if (empty && after_match) continue;  // the reference takes no empty match right behind another
+      if (empty && after_match) continue;  // the reference takes no empty match right after another
       matched_ = true;
       last_end_ = found_.end;
       return gap_then_found(span);

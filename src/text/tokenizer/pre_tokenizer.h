@@ -60,7 +60,7 @@ class PreTokenizer {
   std::vector<PreTokenizerStep> steps_;
   std::vector<NextPiece> known_only_;  // all steps, where each is kKnown but for a last plain ByteLevel
   bool bytes_for_model_ = false;
-  bool words_are_spelled_ = false;  // behind the last step, words are in the byte alphabet
+  bool words_are_spelled_ = false;  // after the last step, words are in the byte alphabet
 };
 
 }  // namespace ibid

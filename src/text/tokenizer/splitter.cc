@@ -20,7 +20,7 @@ struct LettersMarksAndJoiners {
 // What may follow punctuation in its piece.
 enum class After { kNothing, kOneNewline, kNewlines, kNewlinesAndSlashes };
 
-//  ?[^\s\p{L}\p{N}]+ and what follows it, else white space: what many expressions share behind words and numbers.
+//  ?[^\s\p{L}\p{N}]+ and what follows it, else white space: what many expressions share after words and numbers.
 // kWord: the classes that punctuation ends at.
 template <After kAfter, int kWord = kLetter>
 const char* other_or_space(const char* p, const char* end, const Char& first) {

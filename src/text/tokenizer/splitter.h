@@ -24,7 +24,7 @@ const char* qwen2(const char* p, const char* end);       // llama3 with single d
 const char* qwen35(const char* p, const char* end);      // qwen2 with marks in words
 const char* seed_coder(const char* p, const char* end);  // qwen2, punctuation takes nothing along
 const char* ufakzeka(const char* p, const char* end);    // qwen2 without contractions
-const char* exaone_moe(const char* p, const char* end);  // qwen2, words take marks and the words behind single spaces
+const char* exaone_moe(const char* p, const char* end);  // qwen2, words take marks and the words after single spaces
 const char* gpt4o(const char* p, const char* end);       // words by letter case, contractions stay with them
 const char* youtu(const char* p, const char* end);       // gpt4o with single digits
 const char* tekken(const char* p, const char* end);      // gpt4o without contractions, single digits
@@ -63,7 +63,7 @@ const char* free_digit_groups(const char* p, const char* end);        // \d{1,3}
 const char* digits_in_threes(const char* p, const char* end);         //   this
 const char* before_digit_groups(const char* p, const char* end);      // (?=(\d{3})+(?!\d)), then
 const char* before_digits_in_threes(const char* p, const char* end);  //   this
-// jais-2, behind llama3: runs of white space in pieces of 512, 256, 128, 64, 32, 16, 8, 4, 2, 1.
+// jais-2, after llama3: runs of white space in pieces of 512, 256, 128, 64, 32, 16, 8, 4, 2, 1.
 const char* spaces_by_halves(const char* p, const char* end);
 
 // deepseek-llm's expression for cased_letters; built, as some of its characters are not in normal form C.

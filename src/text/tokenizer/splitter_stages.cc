@@ -87,15 +87,15 @@ const char* skip(size_t n, const char* p, const char* end, Predicate is) {
   return p;
 }
 // Digits are grouped from the right, but read from the left: one stage cuts off the one or two that lead, and leaves
-// the groups in one piece for the next; counting anew at every group would cost the square of a long number.
+// the groups in one piece for the next; counting again at every group would cost the square of a long number.
 template <typename Predicate>
 const char* leading_digits(const char* p, const char* end, Predicate is) {
   DigitRun d = digit_run(p, end, is);
   return d.count % 3 == 0 ? d.end : skip(d.count % 3, p, end, is);
 }
 
-// \b behind a digit. The reference's engine for expressions takes six signs of Latin-1 for word characters, and not the
-// joiners, which the one behind unicode::kWord takes.
+// \b after a digit. The reference's engine for expressions takes six signs of Latin-1 for word characters, and not the
+// joiners, which the one after unicode::kWord takes.
 bool at_word_end(const char* p, const char* end) {
   if (p == end) return true;
   char32_t c = at(p, end).value;

@@ -77,7 +77,7 @@ TEST(Tokenizer, LeavesSpecialTextPlainWhereItTouchesAPlainRange) {
   EXPECT_EQ(ids, (std::vector<TokenId>{kEnd, kAb, kEnd}));
 }
 
-TEST(Tokenizer, PlainRangesHoldAlsoBehindInvalidBytes) {
+TEST(Tokenizer, PlainRangesHoldAlsoAfterInvalidBytes) {
   auto t = make(byte_vocabulary());
   // Two invalid bytes become six; the range is given in bytes of the text as it came.
   std::string text = "\xFF\xFF<|end|><|end|>";

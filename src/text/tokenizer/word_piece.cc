@@ -29,7 +29,7 @@ void WordPieceModel::encode_word(std::string_view word, EncodeScratch& scratch, 
     size_t room = longest_ > prefix.size() ? longest_ - prefix.size() : 0;
     size_t len = std::min(word.size() - begin, room);
     // Where words are marked and continuing pieces are not, a continuing piece that begins with the mark would be found
-    // as the word behind it; only the mark alone is a piece.
+    // as the word after it; only the mark alone is a piece.
     const std::string& mark = options_.first_prefix;
     if (begin > 0 && prefix.empty() && !mark.empty() && word.substr(begin).starts_with(mark)) {
       len = std::min(len, mark.size());

@@ -8,7 +8,7 @@
 
 namespace ibid::grammar::testing {
 
-// `n_texts` of choice 0, of 300 tokens at most; seen() behind each token.
+// `n_texts` of choice 0, of 300 tokens at most; seen() after each token.
 template <typename Seen>
 void draw_texts(Matcher& matcher, std::mt19937& random, int n_texts, Seen&& seen) {
   std::vector<uint32_t> mask(matcher.mask_words());

@@ -1,4 +1,4 @@
-#include "cli/guess_prompts.h"
+#include "cli/draft_prompts.h"
 
 #include <algorithm>
 #include <map>
@@ -30,9 +30,9 @@ What should I pack for a week of walking in the mountains in autumn?
 
 }  // namespace
 
-std::vector<GuessPrompt> guess_prompts(std::string_view file) {
+std::vector<DraftPrompt> draft_prompts(std::string_view file) {
   std::map<std::string, std::string, std::less<>> passages;
-  std::vector<GuessPrompt> out;
+  std::vector<DraftPrompt> out;
   std::string kind, number, text;
   const bool has_kinds = file.starts_with(kOpens) || file.find("\n" + std::string(kOpens)) != std::string_view::npos;
   const auto close = [&] {
@@ -63,7 +63,7 @@ std::vector<GuessPrompt> guess_prompts(std::string_view file) {
   return out;
 }
 
-std::vector<GuessPrompt> own_guess_prompts() { return guess_prompts(kOwn); }
+std::vector<DraftPrompt> own_draft_prompts() { return draft_prompts(kOwn); }
 
 Result<std::vector<TokenId>> prompt_tokens(const ChatTemplate& chat, const Tokenizer& tokenizer,
                                            const std::string& text) {

@@ -1,4 +1,4 @@
-#include "cli/guess_gain.h"
+#include "cli/draft_gain.h"
 
 #include <fmt/format.h>
 
@@ -10,17 +10,17 @@
 namespace ibid::cli {
 namespace {
 
-const Guess kNone;
+const DraftChain kNone;
 
-// Behind the answer's first `at` tokens.
-const Guess& guess_at(const GuessedText& text, size_t proposer, size_t at) {
-  const std::vector<Guess>& all = text.guesses[proposer];
+// After the answer's first `at` tokens.
+const DraftChain& draft_at(const DraftedText& text, size_t proposer, size_t at) {
+  const std::vector<DraftChain>& all = text.drafts[proposer];
   return at - 1 < all.size() ? all[at - 1] : kNone;
 }
 
-size_t n_right(const GuessedText& text, const Guess& guess, size_t at) {
+size_t n_right(const DraftedText& text, const DraftChain& draft, size_t at) {
   size_t n = 0;
-  while (n < guess.tokens.size() && at + n < text.answer.size() && guess.tokens[n] == text.answer[at + n]) ++n;
+  while (n < draft.tokens.size() && at + n < text.answer.size() && draft.tokens[n] == text.answer[at + n]) ++n;
   return n;
 }
 
@@ -33,20 +33,20 @@ std::string places_text(const std::vector<double>& right) {
 
 }  // namespace
 
-int64_t GuessMeasures::n_tokens() const {
+int64_t DraftMeasures::n_tokens() const {
   size_t n = 0;
-  for (const GuessedText& text : texts) n += text.answer.size();
+  for (const DraftedText& text : texts) n += text.answer.size();
   return static_cast<int64_t>(n);
 }
 
-std::vector<double> right_by_place(const GuessMeasures& measures, size_t proposer) {
+std::vector<double> right_by_place(const DraftMeasures& measures, size_t proposer) {
   std::vector<int64_t> reached(measures.rows.size()), right(measures.rows.size());
-  for (const GuessedText& text : measures.texts) {
+  for (const DraftedText& text : measures.texts) {
     for (size_t at = 1; at < text.answer.size(); ++at) {
-      const Guess& guess = guess_at(text, proposer, at);
-      const size_t n = n_right(text, guess, at);
-      // One behind the last that is right was reached too, unless the answer had ended.
-      const size_t last = std::min({n + 1, guess.tokens.size(), text.answer.size() - at, reached.size()});
+      const DraftChain& draft = draft_at(text, proposer, at);
+      const size_t n = n_right(text, draft, at);
+      // One after the last that is right was reached too, unless the answer had ended.
+      const size_t last = std::min({n + 1, draft.tokens.size(), text.answer.size() - at, reached.size()});
       for (size_t i = 0; i < last; ++i) ++reached[i], right[i] += i < n;
     }
   }
@@ -56,28 +56,28 @@ std::vector<double> right_by_place(const GuessMeasures& measures, size_t propose
   return out;
 }
 
-GuessGain gain_of(const GuessMeasures& measures, size_t beside, int32_t k) {
+DraftGain gain_of(const DraftMeasures& measures, size_t beside, int32_t k) {
   const auto most = std::min(static_cast<size_t>(k), measures.rows.size() - 1);
   // The engine's learned cost prices each row alike (engine/step_cost.h), and so do its choices.
   const double each_row = (measures.rows.back() - 1) / std::max(1.0, static_cast<double>(measures.rows.size() - 1));
   int64_t n_tokens = 0, n_steps = 0, n_verified = 0;
-  double rows = 0, guessing = 0;
-  for (const GuessedText& text : measures.texts) {
+  double rows = 0, drafting = 0;
+  for (const DraftedText& text : measures.texts) {
     for (size_t at = 1; at < text.answer.size(); ++n_steps) {
-      const Guess* guess = &guess_at(text, 0, at);
-      const Guess& other = guess_at(text, beside, at);
+      const DraftChain* draft = &draft_at(text, 0, at);
+      const DraftChain& other = draft_at(text, beside, at);
       // Who takes time does not begin where another knows better.
-      if (!other.tokens.empty() && (guess->tokens.empty() || other.likely.front() > guess->likely.front())) {
-        guess = &other;
-        guessing += static_cast<double>(std::min(most, other.tokens.size())) * measures.costs[beside];
+      if (!other.tokens.empty() && (draft->tokens.empty() || other.likely.front() > draft->likely.front())) {
+        draft = &other;
+        drafting += static_cast<double>(std::min(most, other.tokens.size())) * measures.costs[beside];
       }
       size_t n = 0;
       DraftChoice choice(1, 1);
-      for (; n < std::min(most, guess->tokens.size()); ++n) {
-        if (!choice.is_worth(guess->likely[n], each_row)) break;
-        choice.take(guess->likely[n], each_row);
+      for (; n < std::min(most, draft->tokens.size()); ++n) {
+        if (!choice.is_worth(draft->likely[n], each_row)) break;
+        choice.take(draft->likely[n], each_row);
       }
-      const size_t n_taken = std::min(n_right(text, *guess, at), n);
+      const size_t n_taken = std::min(n_right(text, *draft, at), n);
       rows += measures.rows[n];
       n_verified += static_cast<int64_t>(n);
       at += n_taken + 1;
@@ -86,21 +86,21 @@ GuessGain gain_of(const GuessMeasures& measures, size_t beside, int32_t k) {
   }
   if (n_steps == 0) return {.k = k};
   const auto steps = static_cast<double>(n_steps);
-  GuessGain out{
+  DraftGain out{
       .k = k, .tokens = static_cast<double>(n_tokens) / steps, .verified = static_cast<double>(n_verified) / steps};
-  out.times = speedup_of(out.tokens, guessing / steps, rows / steps);
+  out.times = speedup_of(out.tokens, drafting / steps, rows / steps);
   return out;
 }
 
-GuessGain best_gain(const GuessMeasures& measures, size_t beside) {
-  GuessGain best{.times = 0};
+DraftGain best_gain(const DraftMeasures& measures, size_t beside) {
+  DraftGain best{.times = 0};
   for (int32_t k = 1; k < static_cast<int32_t>(measures.rows.size()); ++k) {
-    if (const GuessGain gain = gain_of(measures, beside, k); gain.times > best.times) best = gain;
+    if (const DraftGain gain = gain_of(measures, beside, k); gain.times > best.times) best = gain;
   }
   return best;
 }
 
-std::string guess_report(const GuessMeasures& measures) {
+std::string draft_report(const DraftMeasures& measures) {
   std::string out = "  a step of";
   std::string took;
   for (size_t i = 1; i < measures.rows.size(); ++i) {
@@ -109,19 +109,19 @@ std::string guess_report(const GuessMeasures& measures) {
   }
   out += " rows takes" + took + " of one\n";
   size_t best_of = 0;
-  GuessGain best;
+  DraftGain best;
   for (size_t i = 0; i < measures.names.size(); ++i) {
-    const GuessGain gain = best_gain(measures, i);
+    const DraftGain gain = best_gain(measures, i);
     const std::string& name = measures.names[i];
-    out += fmt::format("  {}: a guess costs {:.3f} of a step; right at its first places: {}\n", name, measures.costs[i],
+    out += fmt::format("  {}: a draft costs {:.3f} of a step; right at its first places: {}\n", name, measures.costs[i],
                        places_text(right_by_place(measures, i)));
-    out += fmt::format("    {}--spec-k {}: {:.2f} tokens a step, {:.2f} guesses verified, {:.2f} times as fast\n",
+    out += fmt::format("    {}--spec-k {}: {:.2f} tokens a step, {:.2f} drafts verified, {:.2f} times as fast\n",
                        i > 0 ? "with ngram, " : "", gain.k, gain.tokens, gain.verified, gain.times);
-    // A part of a percent is noise, and who guesses for nothing is the simpler one.
+    // A part of a percent is noise, and the proposer for nothing is the simpler one.
     if (gain.times > best.times + 0.005) best = gain, best_of = i;
   }
   if (best.k == 0) return out + "  none pays here: --spec off\n";
-  return out + fmt::format("  best: --spec {} --spec-k {}, {:.2f} times as fast as without guesses\n",
+  return out + fmt::format("  best: --spec {} --spec-k {}, {:.2f} times as fast as without drafts\n",
                            measures.names[best_of], best.k, best.times);
 }
 

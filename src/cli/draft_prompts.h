@@ -1,4 +1,4 @@
-// Texts that guesses of tokens are measured over (docs/users/speculation.md): prompts of a file, those that ibid
+// Texts that drafts of tokens are measured over (docs/users/speculation.md): prompts of a file, those that ibid
 // carries, and pieces of any text, whose answers are the model's own.
 #pragma once
 
@@ -13,15 +13,15 @@
 
 namespace ibid::cli {
 
-struct GuessPrompt {
+struct DraftPrompt {
   std::string kind, text;
 };
 
 // As bench/prompts/speculation.txt has them: a line "== KIND" opens one, "== passage N" a passage, which the prompts
 // "== KIND N" have before them, and lines that begin with "#" are none. Without such lines, each line is a prompt.
-std::vector<GuessPrompt> guess_prompts(std::string_view file);
+std::vector<DraftPrompt> draft_prompts(std::string_view file);
 // Five, of code, an edit, a summary, JSON and chat.
-std::vector<GuessPrompt> own_guess_prompts();
+std::vector<DraftPrompt> own_draft_prompts();
 
 // As a user's message of a chat.
 Result<std::vector<TokenId>> prompt_tokens(const ChatTemplate& chat, const Tokenizer& tokenizer,

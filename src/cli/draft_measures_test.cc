@@ -1,5 +1,5 @@
-// That every kind of guesser is measured: what it says behind each token, how often that is right, what it costs.
-#include "cli/guess_measures.h"
+// That every kind of proposer is measured: what it says after each token, how often that is right, what it costs.
+#include "cli/draft_measures.h"
 
 #include <gtest/gtest.h>
 
@@ -14,21 +14,21 @@ std::string tiny_heads_path(const TempFolder& folder, const Model& target) {
                                      *testing::tiny_heads_file({.width = target.config().width, .vocab_size = 260}));
 }
 
-class GuessMeasuring : public ::testing::Test {
+class DraftMeasuring : public ::testing::Test {
  protected:
-  GuessMeasures measure(const std::string& model, StepLimits limits, float temperature = 0) {
+  DraftMeasures measure(const std::string& model, StepLimits limits, float temperature = 0) {
     limits.max_drafts = 4;
     limits.draft_chains = true;
     const Loaded loaded = load({.model = model, .threads = 1}, limits).value();
-    GuessRun run{.n_tokens = 40, .temperature = temperature};
+    DraftRun run{.n_tokens = 40, .temperature = temperature};
     for (int32_t i = 0; i < 3; ++i) {
       std::vector<TokenId> prompt;
       for (int32_t j = 0; j < 30; ++j) prompt.push_back(TokenId{(40 * i + j * j) % 200 + 20});
       run.prompts.push_back(std::move(prompt));
     }
-    return measure_guesses(loaded, limits, "it", run).value();
+    return measure_drafts(loaded, limits, "it", run).value();
   }
-  void expect_measured(const GuessMeasures& measured) {
+  void expect_measured(const DraftMeasures& measured) {
     ASSERT_EQ(measured.names, (std::vector<std::string>{"ngram", "it"}));
     EXPECT_GT(measured.n_tokens(), 60);
     EXPECT_GT(measured.costs[1], 0);
@@ -39,19 +39,19 @@ class GuessMeasuring : public ::testing::Test {
     const std::vector<double> right = right_by_place(measured, 1);
     ASSERT_FALSE(right.empty());
     for (const double r : right) EXPECT_TRUE(r >= 0 && r <= 1);
-    // Behind the text's last token nothing may be guessed, behind all others it was.
-    for (const GuessedText& text : measured.texts) {
-      ASSERT_EQ(text.guesses.size(), 2u);
-      ASSERT_GE(text.guesses[1].size() + 3, text.answer.size());
+    // After the text's last token nothing may be drafted, after all others it was.
+    for (const DraftedText& text : measured.texts) {
+      ASSERT_EQ(text.drafts.size(), 2u);
+      ASSERT_GE(text.drafts[1].size() + 3, text.answer.size());
     }
   }
   TempFolder folder_;
   std::string model_ = tiny_file(folder_, "target.gguf", 260, 1);
 };
 
-TEST_F(GuessMeasuring, AModelThatIsTheTargetIsAlwaysRightAndCostsAsMuch) {
+TEST_F(DraftMeasuring, AModelThatIsTheTargetIsAlwaysRightAndCostsAsMuch) {
   for (const float temperature : {0.0F, 0.8F}) {
-    GuessMeasures measured = measure(model_, {.draft_model = model_}, temperature);
+    DraftMeasures measured = measure(model_, {.draft_model = model_}, temperature);
     expect_measured(measured);
     EXPECT_EQ(right_by_place(measured, 1), (std::vector<double>{1, 1, 1, 1})) << temperature;
     measured.rows = {1, 1, 1, 1, 1};                                // so that no clock says what pays
@@ -59,7 +59,7 @@ TEST_F(GuessMeasuring, AModelThatIsTheTargetIsAlwaysRightAndCostsAsMuch) {
   }
 }
 
-TEST_F(GuessMeasuring, KnowsEachKindOfGuesser) {
+TEST_F(DraftMeasuring, KnowsEachKindOfProposer) {
   expect_measured(measure(model_, {.draft_model = tiny_file(folder_, "draft.gguf", 260, 2)}));
   expect_measured(measure(model_, {.skip = "1"}));
   const Loaded target = load({.model = model_, .threads = 1}, {}).value();
@@ -74,8 +74,8 @@ TEST_F(GuessMeasuring, KnowsEachKindOfGuesser) {
   expect_measured(measure(model_, window));
 }
 
-TEST_F(GuessMeasuring, TheLookUpAloneIsMeasuredToo) {
-  const GuessMeasures measured = measure(model_, {});
+TEST_F(DraftMeasuring, TheLookUpAloneIsMeasuredToo) {
+  const DraftMeasures measured = measure(model_, {});
   EXPECT_EQ(measured.names, std::vector<std::string>{"ngram"});
   EXPECT_LT(measured.costs[0], 0.5);
 }
@@ -88,23 +88,23 @@ std::string planned(const PlanOptions& options) {
   return ::testing::internal::GetCapturedStdout() + (code == kOk ? "" : errors);
 }
 
-TEST_F(GuessMeasuring, APlanSaysWhatEachCostsAndWhatPays) {
+TEST_F(DraftMeasuring, APlanSaysWhatEachCostsAndWhatPays) {
   PlanOptions options;
   options.serve.model.model = model_;
   options.serve.model.threads = 1;
   options.serve.max_sequences = 2;
   const std::string unasked = planned(options);
-  EXPECT_NE(unasked.find("guesses that cost nothing"), std::string::npos) << unasked;
-  EXPECT_EQ(unasked.find("guesses along"), std::string::npos) << unasked;
+  EXPECT_NE(unasked.find("drafts that cost nothing"), std::string::npos) << unasked;
+  EXPECT_EQ(unasked.find("drafts along"), std::string::npos) << unasked;
   const Loaded target = load({.model = model_, .threads = 1}, {}).value();
   options.serve.spec.name = "eagle:it";
   options.serve.spec.eagle = tiny_eagle_path(folder_, *target.model);
   options.text = folder_.write("text", std::string(300, 'a') + " and so on, and so on, and on.");
   const std::string said = planned(options);
   EXPECT_EQ(said.find("cost nothing"), std::string::npos) << said;
-  EXPECT_NE(said.find("ngram: a guess costs 0.0"), std::string::npos) << said;
-  EXPECT_NE(said.find("eagle:it: a guess costs "), std::string::npos) << said;
-  EXPECT_EQ(said.find("eagle:it: a guess costs 0.000"), std::string::npos) << said;
+  EXPECT_NE(said.find("ngram: a draft costs 0.0"), std::string::npos) << said;
+  EXPECT_NE(said.find("eagle:it: a draft costs "), std::string::npos) << said;
+  EXPECT_EQ(said.find("eagle:it: a draft costs 0.000"), std::string::npos) << said;
   EXPECT_TRUE(said.find("best: --spec ") != std::string::npos || said.find("none pays here") != std::string::npos)
       << said;
   options.text = folder_.path("none");

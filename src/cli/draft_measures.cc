@@ -1,4 +1,4 @@
-#include "cli/guess_measures.h"
+#include "cli/draft_measures.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "cli/drafters.h"
 #include "cli/progress.h"
+#include "cli/proposers.h"
 #include "engine/engine.h"
 #include "spec/free_proposers.h"
 
@@ -22,9 +22,9 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// The first draft behind the text, the first behind that, and so on.
-Guess chain_of(const Drafts& drafts) {
-  Guess out;
+// The first draft after the text, the first after that, and so on.
+DraftChain chain_of(const Drafts& drafts) {
+  DraftChain out;
   int32_t last = -1;
   for (int32_t i = 0; i < drafts.size(); ++i) {
     const auto at = static_cast<size_t>(i);
@@ -36,13 +36,13 @@ Guess chain_of(const Drafts& drafts) {
   return out;
 }
 
-// Guesses nothing itself: others guess, and it keeps what they said and how long they took. One text at a time.
-class GuessRecorder final : public Proposer {
+// FixedProposer nothing itself: others draft, and it keeps what they said and how long they took. One text at a time.
+class DraftRecorder final : public Proposer {
  public:
-  explicit GuessRecorder(std::vector<std::unique_ptr<Proposer>> watched) {
+  explicit DraftRecorder(std::vector<std::unique_ptr<Proposer>> watched) {
     for (auto& p : watched) watched_.push_back({.proposer = std::move(p)});
   }
-  // As if steps took for ever and rows nothing: all guess as much as they may, whatever that costs.
+  // As if steps took for ever and rows nothing: all draft as much as they may, whatever that costs.
   void begin_step(const StepPrices&) override {
     for (Watched& w : watched_) w.proposer->begin_step({.step = 1e9});
   }
@@ -82,12 +82,12 @@ class GuessRecorder final : public Proposer {
     for (Watched& w : watched_) w.proposer->forget(sequence);
   }
 
-  GuessedText take(std::vector<TokenId> answer) {
-    GuessedText out{.answer = std::move(answer)};
-    for (Watched& w : watched_) out.guesses.push_back(std::exchange(w.guesses, {})), w.seconds = 0;
+  DraftedText take(std::vector<TokenId> answer) {
+    DraftedText out{.answer = std::move(answer)};
+    for (Watched& w : watched_) out.drafts.push_back(std::exchange(w.drafts, {})), w.seconds = 0;
     return out;
   }
-  // Seconds of a guessed token.
+  // Seconds of a drafted token.
   std::vector<double> costs() const {
     std::vector<double> out;
     for (const Watched& w : watched_) out.push_back(median(w.each));
@@ -97,9 +97,9 @@ class GuessRecorder final : public Proposer {
  private:
   struct Watched {
     std::unique_ptr<Proposer> proposer;
-    std::vector<Guess> guesses;  // of this text
-    std::vector<double> each;    // seconds of a guess, of each step that had any
-    double seconds = 0;          // since the last guesses
+    std::vector<DraftChain> drafts;  // of this text
+    std::vector<double> each;        // seconds of a draft, of each step that had any
+    double seconds = 0;              // since the last drafts
   };
   template <typename Body>
   static void timed(Watched& w, const Body& body) {
@@ -107,18 +107,18 @@ class GuessRecorder final : public Proposer {
     body();
     w.seconds += steady_clock().now() - begin;
   }
-  // Behind the first token a text was read too.
-  static void keep(Watched& w, size_t n_answer, Guess guess) {
+  // After the first token a text was read too.
+  static void keep(Watched& w, size_t n_answer, DraftChain draft) {
     const double seconds = std::exchange(w.seconds, 0);
     if (n_answer == 0) return;
-    if (n_answer > 1 && !guess.tokens.empty()) w.each.push_back(seconds / static_cast<double>(guess.tokens.size()));
-    w.guesses.resize(std::max(w.guesses.size(), n_answer));
-    w.guesses[n_answer - 1] = std::move(guess);
+    if (n_answer > 1 && !draft.tokens.empty()) w.each.push_back(seconds / static_cast<double>(draft.tokens.size()));
+    w.drafts.resize(std::max(w.drafts.size(), n_answer));
+    w.drafts[n_answer - 1] = std::move(draft);
   }
   std::vector<Watched> watched_;
 };
 
-// From none to most_ guesses in turn, which are nobody's, and are verified whatever they cost.
+// From none to most_ drafts in turn, which are nobody's, and are verified whatever they cost.
 class RowFiller final : public Proposer {
  public:
   RowFiller(int32_t most, int32_t vocab_size) : most_(most), vocab_size_(vocab_size) {}
@@ -133,7 +133,7 @@ class RowFiller final : public Proposer {
 
 class Measurer {
  public:
-  Measurer(Engine& engine, const GuessRun& run) : engine_(engine), run_(run) {}
+  Measurer(Engine& engine, const DraftRun& run) : engine_(engine), run_(run) {}
 
   // Until the answer ends, or there are enough samples.
   Result<std::vector<double>> rows(int32_t most, int32_t vocab_size) {
@@ -147,7 +147,7 @@ class Measurer {
       return ++n_timed_ < n_steps;
     }));
     const double one = median(taken[0]);
-    if (one <= 0) return exhausted("Too few tokens fit behind the text to measure anything; a larger --ctx would do.");
+    if (one <= 0) return exhausted("Too few tokens fit after the text to measure anything; a larger --ctx would do.");
     std::vector<double> out = {1};
     for (size_t i = 1; i < taken.size() && !taken[i].empty(); ++i)
       out.push_back(std::max(out.back(), median(taken[i]) / one));  // a row more never takes less
@@ -188,7 +188,7 @@ class Measurer {
 
  private:
   Engine& engine_;
-  const GuessRun& run_;
+  const DraftRun& run_;
   uint64_t last_id_ = 0;
   int32_t n_timed_ = 0;
   double one_ = 0;
@@ -196,24 +196,24 @@ class Measurer {
 
 }  // namespace
 
-Result<GuessMeasures> measure_guesses(const Loaded& loaded, const StepLimits& limits, const std::string& name,
-                                      const GuessRun& run) {
+Result<DraftMeasures> measure_drafts(const Loaded& loaded, const StepLimits& limits, const std::string& name,
+                                     const DraftRun& run) {
   EngineOptions options = loaded.engine_options(limits);
   options.prefix_cache = false;
   options.max_itl = 1e6;
   options.kv_bytes = loaded.kv_bytes_for(1, loaded.context_len, options.block_len);
   ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, options));
-  GuessMeasures out{.names = {"ngram"}};
-  Progress progress("guessing along");
+  DraftMeasures out{.names = {"ngram"}};
+  Progress progress("drafting along");
   Measurer measurer(*engine, run);
   ASSIGN_OR_RETURN(out.rows, measurer.rows(limits.max_drafts, loaded.tokenizer->vocab_size()));
 
   std::vector<std::unique_ptr<Proposer>> watched;
   watched.push_back(free_proposers(engine->facts(), 1));
-  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> named, drafter_of(*engine, loaded, limits));
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> named, proposer_of(*engine, loaded, limits));
   if (named != nullptr) watched.push_back(std::move(named)), out.names.push_back(name);
-  auto owned = std::make_unique<GuessRecorder>(std::move(watched));
-  GuessRecorder& recorder = *owned;
+  auto owned = std::make_unique<DraftRecorder>(std::move(watched));
+  DraftRecorder& recorder = *owned;
   engine->speculate(std::move(owned), limits.max_drafts);
   uint64_t seed = 0;
   for (const std::vector<TokenId>& prompt : run.prompts) {

@@ -1,4 +1,4 @@
-#include "cli/drafters.h"
+#include "cli/proposers.h"
 
 #include <algorithm>
 #include <memory>
@@ -31,7 +31,7 @@ constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
 constexpr int32_t kDraftTexts = 8;
 constexpr int32_t kEagleTexts = 16;
 // Of ibid's own head where nobody asked for it: its model is small, and its steps of more texts than these have no room
-// for guesses of a network (docs/decisions/0042-the-head-of-ours-by-default.md).
+// for drafts of a network (docs/decisions/0042-the-head-of-ours-by-default.md).
 constexpr int32_t kOwnEagleRunning = 4;
 // Layers that `ibid spec find-layers` found for the default model (docs/users/speculation.md), and that model's digest.
 constexpr std::string_view kOwnLayersTarget = "1dff70ef9e211d0ab8951aa641e75aa1", kOwnLayersFound = "7";
@@ -99,14 +99,14 @@ Status check_window(int32_t context_len, const StepLimits& limits, const Loaded&
   return {};
 }
 
-// Checks that it may guess for `out`'s model, and adds what it will hold.
+// Checks that it may draft for `out`'s model, and adds what it will hold.
 Status size_draft(const std::string& name, const StepLimits& limits, Loaded& out) {
   ASSIGN_OR_RETURN(LoadedText text, load_text(name));
   Vocabulary own = text.tokenizer->vocabulary();
   own.end_of_generation = out.tokenizer->vocabulary().end_of_generation;  // what ends an answer the target says
   if (auto difference = first_difference(out.tokenizer->vocabulary(), own)) {
     return unsupported("The draft model " + in_quotes(name) +
-                           " has another vocabulary than the model that it guesses "
+                           " has another vocabulary than the model that it drafts "
                            "for: " +
                            *difference + ".",
                        "--spec");
@@ -295,7 +295,7 @@ Result<std::unique_ptr<Proposer>> network_of(const Loaded& loaded, const StepLim
 }
 
 // Those that take time; a view comes last, since it reads what the others say.
-Result<std::unique_ptr<Proposer>> dear_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
+Result<std::unique_ptr<Proposer>> costly_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
   ASSIGN_OR_RETURN(std::unique_ptr<Proposer> network, network_of(loaded, limits));
   if (!limits.window) return network;
   ASSIGN_OR_RETURN(std::unique_ptr<Proposer> window, window_of(engine, loaded, limits));
@@ -308,7 +308,7 @@ Result<std::unique_ptr<Proposer>> dear_of(Engine& engine, const Loaded& loaded, 
 
 }  // namespace
 
-Status size_drafters(const StepLimits& limits, Loaded& out) {
+Status size_proposers(const StepLimits& limits, Loaded& out) {
   if (limits.max_drafts == 0) return {};
   TRY(size_stores(limits, out));
   if (limits.draft_window && limits.draft_model.empty() && limits.skip.empty())
@@ -330,19 +330,19 @@ Status size_drafters(const StepLimits& limits, Loaded& out) {
   return eagle == nullptr ? Status{} : size_eagle(std::move(eagle), limits, out);
 }
 
-Status use_drafters(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
+Status use_proposers(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
   if (limits.max_drafts == 0) return {};
   std::unique_ptr<Proposer> stores = stores_of(loaded, limits);
-  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, dear_of(engine, loaded, limits));
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, costly_of(engine, loaded, limits));
   if (last == nullptr && stores == nullptr) return {};
   engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last), std::move(stores)),
                    limits.max_drafts);
   return {};
 }
 
-Result<std::unique_ptr<Proposer>> drafter_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
+Result<std::unique_ptr<Proposer>> proposer_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
   std::unique_ptr<Proposer> stores = stores_of(loaded, limits);
-  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, dear_of(engine, loaded, limits));
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, costly_of(engine, loaded, limits));
   if (stores == nullptr) return last;
   if (last == nullptr) return stores;
   std::vector<std::unique_ptr<Proposer>> both;
