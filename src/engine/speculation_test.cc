@@ -202,8 +202,7 @@ TEST(Speculation, FollowsWhatAClientPredicts) {
   EXPECT_LT(2 * steps(true), steps(false));
 }
 
-// ---- counting, and ends
-// ----------------------------------------------------------------------------------------------
+// ---- counting, and ends ---------------------------------------------------------------------------------------------
 
 // Proposes what is answered, with an error in every `wrong_each`th place.
 class Knowing final : public Proposer {

@@ -94,8 +94,7 @@ void DraftModel::propose_all(std::span<const Proposal> proposals) {
       [&] { drop_all(); });
 }
 
-// ---- sequences
-// ---------------------------------------------------------------------------------------------------------
+// ---- sequences ------------------------------------------------------------------------------------------------------
 
 // Null: all places are taken.
 DraftModel::Text* DraftModel::text_of(const ProposalInput& input) {

@@ -28,8 +28,7 @@ void Drafting::passed(int32_t n_tokens, double seconds) {
   spent_ += seconds;
 }
 
-// ---- sequences
-// ---------------------------------------------------------------------------------------------------------
+// ---- sequences ------------------------------------------------------------------------------------------------------
 
 void Drafting::begin_text(DraftText& text, const ProposalInput& input) {
   text.sequence = input.sequence;

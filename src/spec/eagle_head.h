@@ -8,8 +8,7 @@
 // EAGLE-3 (Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test",
 // 2025, section 3.1):
 //     state = fc [three of the target's layers' inputs at token P], through norms before fc where the file has some:
-//     one
-//             over all three (`norm_before_fc`) or one for each (`fc_norm`)
+//             one over all three (`norm_before_fc`) or one for each (`fc_norm`)
 //     x = state; one decoder layer whose attention reads [norm(embedding of token P + 1); norm(state)]
 //     logits = its own outputs, which may be of fewer tokens, of norm(x)
 // After a draft, x stands in the place of what the target has not made yet.
