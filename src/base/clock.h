@@ -1,4 +1,4 @@
-// Clock: time after an interface, so that simulations and replays run on their own.
+// Clock: time as an interface, so that simulations and replays run on their own.
 #pragma once
 
 #include <memory>

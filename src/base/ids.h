@@ -10,7 +10,7 @@ enum class TokenId : int32_t { kNone = -1 };
 enum class BlockId : int32_t { kNone = -1 };
 enum class SeqId : int64_t { kNone = -1 };
 
-// The integer after an id, for indexing and printing.
+// The integer of an id, for indexing and printing.
 template <typename Id>
 requires std::is_enum_v<Id>
 constexpr auto raw(Id id) { return static_cast<std::underlying_type_t<Id>>(id); }

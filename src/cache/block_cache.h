@@ -3,7 +3,7 @@
 //
 // Blocks are shared by reference and copied before the first write (copy-on-write): a table may write only to blocks
 // that it alone refers to, and only after what is published of them. reserve() sees to that and says which bytes to
-// copy. Blocks after a sliding window may be given back early: kNone stands in their place.
+// copy. Blocks that a sliding window has passed may be given back early: kNone stands in their place.
 //
 // A block that is evicted goes down to the next tier that has room, if there is one; what is found there comes up
 // again. All copies of a plan, between tiers or within the device, stand in one list: they must be done in its order,

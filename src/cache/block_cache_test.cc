@@ -127,7 +127,7 @@ TEST(BlockCache, TruncationFreesWholeBlocksAndCopiesNothing) {
   EXPECT_EQ(a.size(), 2u);
 }
 
-TEST(BlockCache, BlocksAfterAWindowAreGivenBackOnceAndTheTableKeepsItsPlaces) {
+TEST(BlockCache, BlocksBeforeAWindowAreGivenBackOnceAndTheTableKeepsItsPlaces) {
   BlockCache cache({.n_blocks = 8, .block_len = 4, .prefix_cache = false});
   BlockTable a, b;
   std::vector<BlockCopy> copies;
@@ -147,7 +147,7 @@ TEST(BlockCache, BlocksAfterAWindowAreGivenBackOnceAndTheTableKeepsItsPlaces) {
   EXPECT_EQ(cache.pool().n_free(), 8);
 }
 
-TEST(BlockCache, TheLastPublishedBlockStaysAfterAWindow) {
+TEST(BlockCache, TheLastPublishedBlockStaysBeforeAWindow) {
   BlockCache cache({.n_blocks = 8, .block_len = 4});
   const ScopeId scope = cache.tree().hold({});
   BlockTable a;

@@ -9,7 +9,7 @@
 //
 // A node's parent is a node or a scope (all of docs/design.md section 5, law 5, besides the tokens). A sequence that
 // refers to a block refers to all before it and releases them last first, so in a pool's list children stand before
-// parents and eviction is leaf first. Where that does not hold (blocks released after a sliding window), forgetting a
+// parents and eviction is leaf first. Where that does not hold (blocks that a sliding window has passed), forgetting a
 // node forgets what hangs below it. One thread.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The values of flags that have a unit or a range: read strictly, because a wrong one must be told and not estimated.
+// The values of flags that have a unit or a range: read strictly, because a wrong one must be reported, not replaced.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ double best_rate(double amount, int n_rounds, Work&& work) {
   return best;
 }
 
-// Reads kStreams parts at once, each with its next lines fetched kAhead bytes before (0: as the processor estimates).
+// Reads kStreams parts at once, each with its next lines fetched kAhead bytes before (0: left to the processor).
 template <size_t kStreams, size_t kAhead>
 uint64_t read_all(const std::byte* data, size_t bytes) {
   typedef uint64_t Line __attribute__((vector_size(64)));

@@ -95,7 +95,7 @@ struct RunOptions {
 struct ServeOptions {
   ModelArgs model;
   bool names_model = false;               // it was said, and is not what is served for want of any
-  std::vector<std::string> more_models;   // paths or names, also
+  std::vector<std::string> more_models;   // further ones: paths or names
   std::vector<std::string> named_models;  // NAME=PATH
   std::string models_folder;
   int32_t max_models = 0;  // loaded at once; 0: as many as fit

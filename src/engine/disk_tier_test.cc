@@ -329,7 +329,7 @@ TEST(DiskTier, ABrokenFileEndsThePrefixThereAndIsWrittenAgain) {
       if (way == 1) broken.image.resize(100);
       if (way == 2) broken.image = (whole.front().first == key ? whole.back() : whole.front()).second.image;
       Process p = disk.start();
-      if (way == 3) disk.medium->files.erase(key);  // after our back
+      if (way == 3) disk.medium->files.erase(key);  // unknown to the index
       const int32_t n = p.ask(100);
       found.insert(n);
       EXPECT_EQ(n % kLen, 0);

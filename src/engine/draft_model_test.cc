@@ -1,4 +1,4 @@
-// A draft model after an engine: what it holds, how often it is right, what its time may cost. That it changes no byte
+// A draft model in an engine: what it holds, how often it is right, what its time may cost. That it changes no byte
 // is held by tests/property.
 #include "spec/draft_model.h"
 

@@ -32,7 +32,7 @@ struct EngineOptions {
   double max_itl = 0;        // seconds between tokens that prompts may cause; 0: by the model's own speed (policy.h)
   std::string model_digest;  // of the weights; needed where cached blocks outlive the process
   std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
-  // What the cost of steps begins with. Empty: with a estimate (Engine::measure_steps() does better).
+  // What the cost of steps begins with. Empty: with an estimate (Engine::measure_steps() does better).
   std::vector<MeasuredStep> measured_steps;
 };
 

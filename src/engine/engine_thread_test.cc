@@ -15,7 +15,7 @@
 namespace ibid {
 namespace {
 
-// The fake model after a gate: a step lasts until the test lets it end.
+// The fake model with a gate: a step lasts until the test lets it end.
 class GatedModel final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return model_.facts(); }

@@ -4,7 +4,7 @@
 // as in the virtual token counter (Sheng et al., Fairness in Serving Large Language Models, OSDI 2024): each tenant has
 // a tag, the tokens that it was served over its weight, a prompt's token counted at its cost beside a decoded one. Of
 // those who wait for something the tenant with the smallest tag goes first. The system's virtual time is that tenant's
-// tag; who asks for less than its share is never after it, so nobody saves up service, and a tenant that comes again
+// tag; who asks for less than its share never falls behind, so nobody saves up service, and a tenant that comes again
 // begins there.
 //
 // Within a tenant: higher priority, then as prompts share (policy.h). With one tenant this is ByPriority.
@@ -13,7 +13,7 @@
 // may take that over its part of the weights, and so each tenant's sequences advance at least at its part of the speed
 // that they would have alone. Where the next tokens of all take longer, the tenant with the shortest bound has all of
 // its own, and the others fill what the bound leaves: the tenant with the smallest tag first, of each its sequences in
-// turn. The rest sits the step out. A tenant that fell a token after the first one's tag has that one in any case, so
+// turn. The rest sits the step out. A tenant whose tag is a token after the first one's has that one in any case, so
 // that a small weight is a small part and not none. Prompts and drafts keep within the same bound.
 //
 // Places: where all are taken, a tenant with fewer than its part of them, whose turn it is, gets one of a tenant with

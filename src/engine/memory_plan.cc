@@ -78,7 +78,7 @@ Result<int64_t> kv_bytes_within(int64_t limit, const MemoryPlan& beside, const M
   const int64_t n_blocks = std::min<int64_t>((limit - beside.total()) / with_notes, INT32_MAX / options.block_len);
   if (limit < beside.total() || n_blocks < of_context) {
     return exhausted(fmt::format(
-        "The model does not fit in {}: {} come to {}, and keys and values of one context of {} tokens need {} also. "
+        "The model does not fit in {}: {} come to {}, and keys and values of one context of {} tokens need {} more. "
         "A smaller context, fewer sequences or more memory would do.",
         mebibytes(limit), beside.text(), mebibytes(beside.total()), model.context_len(),
         mebibytes(of_context * with_notes)));

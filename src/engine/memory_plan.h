@@ -28,7 +28,7 @@ struct MemoryPlan {
 };
 
 // Whether so many bytes, spread evenly, go into the memory of n devices. Tight: less than a seventh is left, so that a
-// few longer prompts or one more stream would not do; what they run also, its pages and tables, is not counted.
+// few longer prompts or one more stream would not do; what else they run, its pages and tables, is not counted.
 enum class DeviceFit : uint8_t { kNot, kTight, kRoomy };
 struct Devices {
   int64_t n = 1;

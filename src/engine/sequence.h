@@ -68,7 +68,7 @@ struct alignas(64) Sequence {
   int32_t n_scored = 0;     // prompt positions whose rows are done, or not asked for: prompt_len - 1 is all
   ScopeId scope = ScopeId::kNone;
   int32_t n_preemptions = 0;
-  int32_t n_preemptions_passed = 0;       // of n_preemptions, those that the ledger has after it
+  int32_t n_preemptions_passed = 0;       // of n_preemptions, those that the ledger has passed
   int32_t n_computed_when_preempted = 0;  // the most that it had
 
   SamplerState sampler_state;

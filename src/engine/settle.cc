@@ -92,7 +92,7 @@ void Settler::settle(const Share& share, ShareResult& result, double now) {
   score(s, result.scored);
   const bool is_whole = s.n_computed == s.n_tokens();
   if (is_whole) let_followers_go(s);
-  forget_after_window(s);
+  forget_before_window(s);
   if (!is_whole) return;
   if (s.group != nullptr) {
     take_row(share, result, now);
@@ -129,7 +129,7 @@ void Settler::score(Sequence& s, std::vector<TokenRecord>& scored) {
   }
 }
 
-void Settler::forget_after_window(Sequence& s) {
+void Settler::forget_before_window(Sequence& s) {
   if (window_ > 0) cache_.release_before(s.n_computed - window_ + 1, s.n_published, s.blocks);
 }
 

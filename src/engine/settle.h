@@ -74,7 +74,7 @@ class Settler {
   // `after`: why the answer ends after it, where the answer itself does not see it: its grammar allows nothing more,
   // or a record says so.
   void append(Sequence& sequence, TokenRecord&& drawn, double now, FinishReason following);
-  void forget_after_window(Sequence& sequence);
+  void forget_before_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);
   // settle_search.cc
   void add_context(const Share& share, const ShareResult& result);

@@ -6,7 +6,7 @@
 // rows of logits, memory that is written for the first time. Costs are fitted by least squares of relative errors,
 // forgetting older steps, each kind of step (prompts alone, decodes alone, both) for itself: a night of decodes does
 // not make it forget what a prompt costs. A step that took far longer than it should have (a stalled machine) weighs by
-// the inverse square of its time, that is next to nothing. Until steps have told the parts apart, a estimate of their
+// the inverse square of its time, that is next to nothing. Until steps have told the parts apart, an estimate of their
 // proportions stands in, scaled to what was seen. What is shared by all parts at the moment, a machine that others use
 // too, is one factor: the median of the last few steps' times over their predictions.
 //

@@ -39,7 +39,7 @@ struct ForwardBatch {
   const int32_t* kv_len = nullptr;       // [S] the largest place among the sequence's tokens of this step, plus one
   const int32_t* block_start = nullptr;  // [S + 1]
   // [block_start[S]] The blocks of sequence s are [block_start[s], block_start[s + 1]), in order of positions, as many
-  // as reach every position that a token of this step reads through them. kNone: never read (after a sliding window).
+  // as reach every position that a token of this step reads through them. kNone: never read (a window has passed).
   const BlockId* block_table = nullptr;
   const uint8_t* token_types =
       nullptr;  // [T] of an encoder that reads pairs: which of the two texts; null: all the first

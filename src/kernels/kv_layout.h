@@ -23,7 +23,7 @@ struct KvGeometry {
   int32_t n_kv_heads = 0;  // K
   int32_t key_len = 0;     // D of a key
   int32_t value_len = 0;   // D of a value
-  int32_t window = 0;      // 0: all positions are read for ever; else blocks after the window may be released
+  int32_t window = 0;      // 0: all positions are read for ever; else blocks before the window may be released
   // Another, lower layer whose keys and values this one reads instead of any of its own. That layer owns its cache.
   int32_t owner = kOwnCache;
 };

@@ -1,4 +1,4 @@
-// Every op of a forward pass, once per device after one declaration. An op checks shapes, chooses the device and runs;
+// Every op of a forward pass, once per device, with one declaration. An op checks shapes, chooses the device and runs;
 // it never allocates and never branches on data. Activations are F32, [rows, columns], rows may be strided.
 // Orders of sums are part of each contract (docs/design.md section 5): a row's bits depend on that row alone.
 // Letters: T tokens, C width, F feed-forward width, H query heads, K KV heads, D head size, V vocabulary, R logit rows.

@@ -109,7 +109,7 @@ TEST(HiddenStates, OfAnyLayersDoNotDependOnWhichOthersAreAskedFor) {
   }
 }
 
-// Of every token, after the norm that logits are made of, whichever rows of logits and layers are wanted also.
+// Of every token, after the norm that logits are made of, whichever rows of logits and layers are wanted too.
 TEST(HiddenStates, AfterTheFinalNormAreWhatAllLogitsWouldBeMadeOf) {
   for (std::string_view architecture : testing::tiny_architectures()) {
     LoadedModel m(testing::TinyModelOptions{.architecture = architecture});

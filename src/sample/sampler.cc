@@ -185,7 +185,7 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
       const double total = support.total_weight();
       out.chosen.token = rule->draw(support.all(), total, input.seed, out.position);
     }
-    // A rule that errs is this request's misfortune: after here the token is a place in rows.
+    // A rule that errs is this request's misfortune: from here on the token is a place in rows.
     if (!is_possible(row, out.chosen.token)) return not_of_the_row();
     out.support = support.size();
     if (p.mirostat != 0 || p.processed_logprobs) {

@@ -55,7 +55,7 @@ struct RequestDefaults {
   bool tokens_as_ids = false;    // in log-probabilities
   bool verbose = false;          // tell the prompt
   bool prefill = false;          // go on from a chat's last message where it is the assistant's
-  bool template_dates = false;   // date_string and datetime also, as llama.cpp gives them: today's
+  bool template_dates = false;   // date_string and datetime too, as llama.cpp gives them: today's
 };
 
 // Bounds that an operator may change, and defaults.

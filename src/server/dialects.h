@@ -18,7 +18,7 @@
 
 namespace ibid {
 
-// What llama.cpp's answers have also.
+// What llama.cpp's answers have in addition.
 struct LlamaFields {
   bool return_tokens = false;
   bool timings_per_token = false;

@@ -1,4 +1,4 @@
-// EngineBackend: an engine of this process after the Backend seam.
+// EngineBackend: an engine of this process as a Backend.
 #pragma once
 
 #include <memory>

@@ -124,7 +124,7 @@ Status read_dimensions(const Json& body, ApiStyle style, const ModelInfo& model,
   return {};
 }
 
-// What Cohere's clients say also. Its own `truncate` is END where it is absent; nothing is cut here unasked.
+// What Cohere's clients send in addition. Its own `truncate` is END where it is absent; nothing is cut here unasked.
 Status read_cohere(const Json& body, EmbeddingFields& out, Json& completion) {
   constexpr std::array<std::string_view, 4> kTypes = {"float", "base64", "binary", "ubinary"};
   // Of models that were trained with words before a text; those here read all kinds alike.

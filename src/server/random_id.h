@@ -1,4 +1,4 @@
-// Ids that nobody estimates, and how they are written.
+// Ids that cannot be predicted, and how they are written.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ struct ServerOptions {
   bool slots = false;                      // answer /slots, which tells of what others have under way
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
-  int send_buffer_bytes = 256 << 10;       // of the socket: what the kernel holds also; 0: the system's, to megabytes
+  int send_buffer_bytes = 256 << 10;       // of the socket: what the kernel adds; 0: the system's, to megabytes
   int64_t n_places = 64 + 4096;            // sequences that may run and wait: what tenants share
   int32_t n_slots = 64;                    // of these, that run at once
   double drain_timeout = 30;               // after SIGTERM, until what still runs is cancelled

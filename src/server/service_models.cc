@@ -1,4 +1,4 @@
-// What a Service knows of the models that are served: its own, or those of a fleet after it.
+// What a Service knows of the models that are served: its own, or those of its fleet.
 #include <algorithm>
 #include <array>
 

@@ -12,7 +12,7 @@ namespace ibid {
 namespace {
 
 constexpr int32_t kNearly = 16;      // tokens that are missing and computed with the next draft, whatever they cost
-constexpr double kPiecePart = 0.25;  // of a step's time, for pieces of what is further after
+constexpr double kPiecePart = 0.25;  // of a step's time, for pieces of what lags further
 constexpr int32_t kAnswerLen = 256;  // tokens that an answer may be expected to go on for, if it says no less
 constexpr int32_t kNoEnd = std::numeric_limits<int32_t>::max();
 

@@ -1,4 +1,4 @@
-// ForwardPass: what a worker needs of a model. A real one stands after model_pass.h; tests put fakes here.
+// ForwardPass: what a worker needs of a model. A real one is in model_pass.h; tests put fakes here.
 #pragma once
 
 #include <cstdint>

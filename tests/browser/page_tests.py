@@ -1,4 +1,4 @@
-"""Drives the page at / in headless Chromium, with the real engine and the default model after it.
+"""Drives the page at / in headless Chromium, with the real engine and the default model.
 page_tests.py BUILD_DIR [PART OF A TEST'S NAME]. Pictures go to BUILD_DIR/page_pictures. Exit code 77: there is no
 browser or no model."""
 import functools

@@ -1,5 +1,5 @@
 // What one request asked never shows in another's answer, whichever kinds they are and in whatever order they come:
-// grammars, tools, reasoning, formats and APIs are compiled, rendered, tokenised and drafted after caches, and each is
+// grammars, tools, reasoning, formats and APIs are compiled, rendered, tokenised and drafted with caches, and each is
 // a place where one could get what another's request made (docs/developers/caches.md). Truth is a server of its own for
 // each.
 #include "conformance/crosstalk.h"

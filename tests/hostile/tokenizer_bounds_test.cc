@@ -154,7 +154,7 @@ TEST(TokenizerBounds, MatchesOfManyStepsAreStillFound) {
   EXPECT_EQ(ids.back(), TokenId{2});
 }
 
-TEST(TokenizerBounds, AnIdFarAfterAllTokensIsRefused) {
+TEST(TokenizerBounds, AnIdFarBeyondAllTokensIsRefused) {
   const std::string far = R"({"model":{"type":"BPE","vocab":{"a":1000000},"merges":[]}})";
   expect_refused(far + std::string(8'000'000, ' '), "far beyond");
   // Of an added token too; holes after a whole vocabulary are fine.

@@ -118,8 +118,8 @@ TEST(AttentionParity, PagedEqualsContiguous) {
   EXPECT_EQ(difference(contiguous.rows(), paged.rows()), "");
 }
 
-// Every cell that no query may see is NaN, and blocks after the window are no blocks: Paged does both. Here also what
-// lies after a sequence's end in its last block, and what was overwritten by garbage after the window.
+// Every cell that no query may see is NaN, and blocks before the window are no blocks: Paged does both. Here also what
+// lies after a sequence's end in its last block, and what was overwritten by garbage before the window.
 TEST(AttentionParity, WhatIsMaskedOrUnwrittenIsNeverMultiplied) {
   ThreadTeam team(2);
   Stream s(team);
@@ -128,7 +128,7 @@ TEST(AttentionParity, WhatIsMaskedOrUnwrittenIsNeverMultiplied) {
       const Shape shape = {.heads = 3, .kv_heads = 1, .head_len = 64, .dtype = dtype, .block_len = 16, .window = 40};
       Paged paged(shape, 1, 320);
       paged.step(s, {{0, 0, n}});
-      for (int32_t p = 0; p < n + 1 - shape.window; ++p) {  // after the window of the next query
+      for (int32_t p = 0; p < n + 1 - shape.window; ++p) {  // before the window of the next query
         const int32_t slot = raw(paged.block(0, p / 16)) * 16 + p % 16;
         for (int32_t d = 0; d < shape.head_len; ++d) {
           kv_write(paged.kv(), KvPart::kKey, slot, 0, d, std::nanf(""));

@@ -130,7 +130,7 @@ TEST_F(SlowDefaultModel, SaysTheSameUnderSixtyFourSchedules) {
 }
 
 // What repeats its prompt or itself is said in fewer steps; what does not, in no more, and with few drafts in vain.
-// Counts do not depend on the machine: time stands still, and rows are priced by a draft. bench/speculation_bench.cc
+// Counts do not depend on the machine: time stands still, and rows are priced by estimate. bench/speculation_bench.cc
 // has the times.
 TEST_F(SlowDefaultModel, SaysWhatRepeatsInFewerSteps) {
   constexpr const char* kMeeting =

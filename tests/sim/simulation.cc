@@ -295,7 +295,7 @@ bool Simulation::turn() {
 }
 
 // Whoever is first in the policy's order takes blocks from anybody and gives them to nobody, so it waits at most until
-// those that run before it came have ended. Where tenants share, others' first ones have their turn also.
+// those that run before it came have ended. Where tenants share, others' first ones have their turn too.
 void Simulation::watch_the_first(bool busy) {
   const uint64_t first = in_order_.empty() ? 0 : in_order_.begin()->second;
   first_waits_ = first == first_ && first != 0 && busy ? first_waits_ + 1 : 0;

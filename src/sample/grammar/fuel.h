@@ -3,7 +3,7 @@
 //
 // A step is a bounded piece of work: kCompileSteps of them are below a quarter of a second on a machine of today. Bytes
 // are what lists and tables hold that grow with the text, by the sizes of their parts and before these are there
-// (Held, make_room); what is held also, the text's reader among it, is below kBytesBeside. Together they are 32 MiB.
+// (Held, make_room); what else is held, the text's reader among it, is below kBytesBeside. Together they are 32 MiB.
 #pragma once
 
 #include <algorithm>

@@ -28,7 +28,7 @@ class Grammars {
   // do without; a quarter of it is kept for later.
   explicit Grammars(const Tokenizer& tokenizer, size_t max_bytes = kDefaultBytes)
       : tokenizer_(tokenizer), max_kept_(max_bytes / 4), together_(std::make_shared<GrammarBytes>(max_bytes)) {}
-  // What the vocabulary takes as masks need it, and compiling one grammar also, about.
+  // What the vocabulary takes as masks need it, and what compiling one grammar adds, about.
   static int64_t bytes_beside(int32_t vocab_size) { return int64_t{vocab_size} * 128 + (32 << 20); }
 
   // Grammars of one tenant are never another's: what is known of one tells nothing of what others ask.

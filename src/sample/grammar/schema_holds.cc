@@ -30,7 +30,7 @@ Result<std::optional<Conjunction>> SchemaLogic::member(const Shape& shape, const
   return std::optional<Conjunction>(std::move(made));
 }
 
-// Whether it is plainly empty; a estimate in one direction.
+// Whether it is plainly empty; an estimate in one direction.
 Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
   Shape copy = shape;
   if (!copy.settle()) return true;

@@ -1,4 +1,4 @@
-// Character references of HTML, as text: "&amp;" is "&". The names of HTML 4 and a few that models write also; one that is not
+// Character references of HTML, as text: "&amp;" is "&". The names of HTML 4 and a few more that models write; one that is not
 // known stays as it is written.
 
 // From U+00A0 on, in order.

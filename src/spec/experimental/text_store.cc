@@ -124,7 +124,7 @@ TextStore::Match TextStore::find(std::span<const TokenId> text) const {
   if (match.len == 0) return match;
   match.first = partition_point([&](int64_t at) { return compare(at, match.len) < 0; });
   match.n = partition_point([&](int64_t at) { return compare(at, match.len) <= 0; }) - match.first;
-  // In a file that changes after our back the two may not meet.
+  // In a file that changes while it is mapped the two may not meet.
   if (match.n <= 0) return {};
   return match;
 }

@@ -247,7 +247,7 @@ class ChatTemplate::Rendering {
     return (*prompt)->plain_ranges;
   }
 
-  // With the fewest repairs with which the template takes the messages, and else with plain tools also; its first
+  // With the fewest repairs with which the template takes the messages, and else with plain tools too; its first
   // refusal where it takes them with none.
   Result<RenderedPrompt> repaired(const std::vector<Value>& messages) {
     Result<std::optional<RenderedPrompt>> given = once(messages, 0);

@@ -95,7 +95,7 @@ const char* leading_digits(const char* p, const char* end, Predicate is) {
 }
 
 // \b after a digit. The reference's engine for expressions takes six signs of Latin-1 for word characters, and not the
-// joiners, which the one after unicode::kWord takes.
+// joiners, which the one of unicode::kWord takes.
 bool at_word_end(const char* p, const char* end) {
   if (p == end) return true;
   char32_t c = at(p, end).value;

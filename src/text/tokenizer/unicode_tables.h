@@ -1,4 +1,4 @@
-// The generated tables after text/tokenizer/unicode.h (see tools/make_unicode_tables.py for what each bit is).
+// The generated tables of text/tokenizer/unicode.h (see tools/make_unicode_tables.py for what each bit is).
 #pragma once
 
 #include <cstddef>
