@@ -7,11 +7,13 @@ Rows: docs/rows.md names each row once; a row that is done, wholly or in part, n
 Citations: each "docs/design.md section N, law M" and each "row X3" of sources and pages leads to a section, law or row.
 Floors: the tables of docs/design.md section 1 are those of tools/check_includes.py, its empty seats are empty, and the
 picture shows the same folders.
+Comments: a header or source that a comment names exists.
 Models: docs/users/models.md names each architecture and each weight type of the sources.
 Budgets: docs/README.md names every page but decisions, with the words that it may have.
 Words: none that the field has another word for (WORDS below).
 Modes: a script that says who runs it may be executed, as pages' commands do.
 """
+import fnmatch
 import pathlib
 import re
 import sys
@@ -179,6 +181,21 @@ def wrong_budgets():
             yield f"{path} has {words} words, docs/README.md allows {budgets[path]}"
 
 
+# Headers and sources that comments name: "cache/tier.h", "parser*.cc". Names of one letter are expressions (t.h).
+NAMED = re.compile(r"(?<![\w/.*<\"])(?:[a-z_0-9]+/)*[a-z][a-z_0-9*]+\.(?:h|cc|inl)\b")
+
+
+def wrong_comments():
+    paths = [path for folder in ("src", "tests", "bench") for path in sorted((ROOT / folder).rglob("*"))]
+    known = [path for path in paths if path.suffix in {".h", ".cc", ".inl"}]
+    tails = {"/".join(path.parts[-n:]) for path in known for n in range(1, len(path.relative_to(ROOT).parts) + 1)}
+    for path in known:
+        for n, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            for name in NAMED.findall(line.partition("// ")[2]):
+                if name not in tails and not fnmatch.filter(tails, name):
+                    yield f"{path.relative_to(ROOT)}:{n}: there is no {name}"
+
+
 # Words of ours for what the field has a word for, and that word. They may not return, in pages, comments, names or messages.
 WORDS = {
     r"guess(es|ed|er|ers|ing)?": "draft token, draft, proposer; of a cost: estimate",
@@ -218,6 +235,6 @@ def wrong_modes():
 
 
 found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models(), *wrong_budgets(),
-         *wrong_words(), *wrong_modes()]
+         *wrong_comments(), *wrong_words(), *wrong_modes()]
 print("\n".join(found) if found else "every path, test, row and section that is named exists")
 sys.exit(1 if found else 0)

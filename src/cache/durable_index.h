@@ -1,5 +1,5 @@
 // DurableIndex: which blocks lie in a store that outlives the process, by their keys, and which goes first when its
-// bytes are used up. It counts; the store (worker/block_files.h) has the bytes and lags a little. An entry is
+// bytes are used up. It counts; the store (worker/block_folder.h) has the bytes and lags a little. An entry is
 //
 //   being written   add() until written(): counted, not to be found
 //   there           to be found, and to be evicted

@@ -1,5 +1,5 @@
 // Script: all that happens to an engine from outside, as plain data. A world (how big it is, by which rules) and events
-// by step. A run is a function of its script alone, so a script that fails can be printed, cut down (shrink.h) and
+// by step. A run is a function of its script alone, so a script that fails can be printed, cut down and
 // played again (`sim --script FILE`).
 //
 // As text, one line an event, fields that have their default left out:

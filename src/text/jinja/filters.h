@@ -1,4 +1,4 @@
-// The tables of filters and tests; internal to jinja_filters*.cc and jinja_tests.cc.
+// The tables of filters and tests; internal to filters_*.cc and tests.cc.
 #pragma once
 
 #include "text/jinja/text_ops.h"

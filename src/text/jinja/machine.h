@@ -171,7 +171,7 @@ class Machine {
   friend struct Deeper;
   enum class Flow { kNext, kBreak, kContinue };
 
-  // Statements (jinja_machine.cc).
+  // Statements (machine.cc).
   Flow exec(const Body& body);
   Flow exec(const Stmt& stmt);
   void exec_for(const Stmt& stmt, const Value& iterable, int64_t depth0);
@@ -189,7 +189,7 @@ class Machine {
   void leave(Scope* previous);
   void write(const Value& v);
 
-  // Expressions (jinja_eval.cc).
+  // Expressions (eval.cc).
   Value eval(const Expr& expr);
   Value eval_node(const Expr& expr);
   Value eval_call(const Expr& expr);

@@ -1,4 +1,4 @@
-// Tokens to the syntax tree; internal to jinja_parser*.cc. Errors stay in `error_`, and every step returns null or an
+// Tokens to the syntax tree; internal to parser*.cc. Errors stay in `error_`, and every step returns null or an
 // empty tree after one.
 #pragma once
 
@@ -36,7 +36,7 @@ class Parser {
   void fail(std::string message, uint32_t at);
   uint32_t intern(std::string_view name);
 
-  // Statements (jinja_parser.cc).
+  // Statements (parser.cc).
   Body parse_body(Names ends, const char* tag);
   Body parse_block(Names ends, const char* tag);  // the rest of the tag, then the body
   std::unique_ptr<Stmt> parse_statement();
@@ -51,7 +51,7 @@ class Parser {
   ExprPtr parse_target(bool with_namespace, std::string_view end_name = {});
   bool check_target(const Expr& target);
 
-  // Expressions (jinja_parser_expression.cc), from the loosest binding to the tightest.
+  // Expressions (parser_expression.cc), from the loosest binding to the tightest.
   ExprPtr parse_tuple(bool with_if, std::string_view end_name = {}, bool parenthesised = false, bool simple = false,
                       bool with_namespace = false);
   ExprPtr parse_expression(bool with_if = true);

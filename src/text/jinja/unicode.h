@@ -1,4 +1,4 @@
-// What Python's str methods know about code points, for templates (tables: jinja_unicode_tables.cc, generated).
+// What Python's str methods know about code points, for templates (tables: unicode_tables.cc, generated).
 // Strings are valid UTF-8 throughout ibid::jinja; "char" in these names means code point.
 #pragma once
 
