@@ -180,6 +180,10 @@ struct Scales {
   float highest, left_by, right_by;
 };
 
+IBID_INLINE void copy_row(float* to, const float* from, int row_len) {
+  for (int d = 0; d < row_len; d += 16) store(to + d, load(from + d));
+}
+
 // The state m, l, o of a row (the left, of earlier positions) becomes that of itself and the right.
 IBID_INLINE void merge_state(float& left_m, float& left_l, float* left_o, float m, float l, const float* o, int row_len,
                              Scales scales) {
@@ -187,8 +191,7 @@ IBID_INLINE void merge_state(float& left_m, float& left_l, float* left_o, float 
   if (left_m == kMinusInfinity) {
     left_m = m;
     left_l = l;
-    for (int d = 0; d < row_len; d += 16) store(left_o + d, load(o + d));
-    return;
+    return copy_row(left_o, o, row_len);
   }
   const f32x16 left_by = broadcast(scales.left_by);
   const f32x16 right_by = broadcast(scales.right_by);
@@ -235,6 +238,7 @@ IBID_INLINE void finish(float* out, float m, float l, const float* o, const floa
 // The pieces' anchored tree as a counter carries: a stack of nodes whose levels fall from the bottom to the top. A node
 // of level j stands for 2^j pieces from a multiple of 2^j on; a piece comes in at level 0, and while bit j of its
 // number is set its node is a right one: the left one, if any piece of it was seen, is the stack's top, of level j.
+constexpr int kMaxNodes = 24;  // positions are below 2^31
 class Carry {
  public:
   // The piece's node goes on top. How many nodes below it are merged with it, one after another.
@@ -250,26 +254,43 @@ class Carry {
   int n() const { return n_; }
 
  private:
-  int level_[32];
+  int level_[kMaxNodes];
   int n_ = 0;
+};
+
+// The rows of a piece, whose state lies by place; rows of all groups, one group after the other.
+struct PieceRows {
+  const Rows& rows;
+  const State& state;
+  int place(int r) const { return r / rows.n * rows.group_places + rows.place[r % rows.n]; }
+  float m(int r) const { return state.m[place(r)]; }
+  float l(int r) const { return hsum(load(state.l + 16 * place(r))); }
+  const float* o(int r) const { return state.o + place(r) * rows.row_len; }
 };
 
 // The rows of a node of the tree, by row.
 struct Node {
-  float m[kMaxRows];
-  float l[kMaxRows];
-  alignas(64) float o[kAttentionRowFloats];
+  float m_of[kMaxRows];
+  float l_of[kMaxRows];
+  alignas(64) float o_of[kAttentionRowFloats];
+  int row_len;
+  float m(int r) const { return m_of[r]; }
+  float l(int r) const { return l_of[r]; }
+  const float* o(int r) const { return o_of + r * row_len; }
 };
-constexpr int kMaxNodes = 24;  // positions are below 2^31
 
-IBID_INLINE void merge_nodes(Node& left, const Node& right, int n_rows, int row_len) {
+// `right`: a piece's rows or a node's.
+template <typename Right>
+IBID_INLINE void merge_rows(Node& left, const Right& right, int n_rows) {
   for (int first = 0; first < n_rows; first += 16) {
     const int n = least(n_rows - first, 16);
+    float m[16];
+    for (int i = 0; i < n; ++i) m[i] = right.m(first + i);
     Scales scales[16];
-    scales_of(left.m + first, right.m + first, n, scales);
+    scales_of(left.m_of + first, m, n, scales);
     for (int r = first; r < first + n; ++r) {
-      merge_state(left.m[r], left.l[r], left.o + r * row_len, right.m[r], right.l[r], right.o + r * row_len, row_len,
-                  scales[r - first]);
+      merge_state(left.m_of[r], left.l_of[r], left.o_of + r * left.row_len, m[r - first], right.l(r), right.o(r),
+                  left.row_len, scales[r - first]);
     }
   }
 }
@@ -338,73 +359,53 @@ void run_format(const AttentionTask& task) {
   Rows rows;
   read_rows(task, rows);
   State state;
-  // Of all groups; where a row's state lies, and what comes of it.
+  const PieceRows piece_rows = {rows, state};
   const int n_rows = task.n_groups * rows.n;
-  const auto place_of_row = [&](int r) __attribute__((always_inline)) {
-    return r / rows.n * rows.group_places + rows.place[r % rows.n];
-  };
   if (task.partial != nullptr) {
     const int stride = attention_partial_len(task.head_len);
     for (int piece = 0; piece < task.n_pieces; ++piece) {
       run_piece<Format>(task, rows, task.first_piece + piece, state);
       for (int r = 0; r < n_rows; ++r) {
         float* to = task.partial + piece * task.partial_stride + r * stride;
-        const int place = place_of_row(r);
-        to[0] = state.m[place];
-        to[1] = hsum(load(state.l + 16 * place));
-        for (int d = 0; d < rows.row_len; d += 16) store(to + 16 + d, load(state.o + place * rows.row_len + d));
+        to[0] = piece_rows.m(r);
+        to[1] = piece_rows.l(r);
+        copy_row(to + 16, piece_rows.o(r), rows.row_len);
       }
     }
     return;
   }
-  const auto finish_row = [&](int r, float m, float l, const float* o) __attribute__((always_inline)) {
-    const int group = r / rows.n, of_group = r % rows.n, head = group * task.n_heads + of_group % task.n_heads;
-    float* out = task.out + (of_group / task.n_heads) * task.out_stride + head * task.head_len;
-    finish(out, m, l, o, task.sinks != nullptr ? task.sinks + head : nullptr, task.head_len);
+  const auto finish_rows = [&](const auto& of) __attribute__((always_inline)) {
+    for (int r = 0; r < n_rows; ++r) {
+      const int group = r / rows.n, of_group = r % rows.n, head = group * task.n_heads + of_group % task.n_heads;
+      float* out = task.out + (of_group / task.n_heads) * task.out_stride + head * task.head_len;
+      finish(out, of.m(r), of.l(r), of.o(r), task.sinks != nullptr ? task.sinks + head : nullptr, task.head_len);
+    }
   };
   if (rows.lowest / kPieceLen == (rows.highest - 1) / kPieceLen) {  // nothing to merge
     run_piece<Format>(task, rows, rows.lowest / kPieceLen, state);
-    for (int r = 0; r < n_rows; ++r) {
-      const int place = place_of_row(r);
-      finish_row(r, state.m[place], hsum(load(state.l + 16 * place)), state.o + place * rows.row_len);
-    }
-    return;
+    return finish_rows(piece_rows);
   }
   Node nodes[kMaxNodes];
   Carry carry;
   for (int piece = rows.lowest / kPieceLen; piece * kPieceLen < rows.highest; ++piece) {
     run_piece<Format>(task, rows, piece, state);
-    int n_merged = carry.push(piece);
+    const int n_merged = carry.push(piece);
     const int top = carry.n() - 1 + n_merged;  // of the stack before the merges
     if (n_merged == 0) {
       Node& node = nodes[top];
+      node.row_len = rows.row_len;
       for (int r = 0; r < n_rows; ++r) {
-        const int place = place_of_row(r);
-        node.m[r] = state.m[place];
-        node.l[r] = hsum(load(state.l + 16 * place));
-        for (int d = 0; d < rows.row_len; d += 16)
-          store(node.o + r * rows.row_len + d, load(state.o + place * rows.row_len + d));
+        node.m_of[r] = piece_rows.m(r);
+        node.l_of[r] = piece_rows.l(r);
+        copy_row(node.o_of + r * rows.row_len, piece_rows.o(r), rows.row_len);
       }
       continue;
     }
-    // The first merge reads the piece's state where it lies.
-    Node& left = nodes[top - 1];
-    for (int first = 0; first < n_rows; first += 16) {
-      const int n = least(n_rows - first, 16);
-      float m[16];
-      for (int i = 0; i < n; ++i) m[i] = state.m[place_of_row(first + i)];
-      Scales scales[16];
-      scales_of(left.m + first, m, n, scales);
-      for (int r = first; r < first + n; ++r) {
-        const int place = place_of_row(r);
-        merge_state(left.m[r], left.l[r], left.o + r * rows.row_len, m[r - first], hsum(load(state.l + 16 * place)),
-                    state.o + place * rows.row_len, rows.row_len, scales[r - first]);
-      }
-    }
-    for (int k = 1; k < n_merged; ++k) merge_nodes(nodes[top - k - 1], nodes[top - k], n_rows, rows.row_len);
+    merge_rows(nodes[top - 1], piece_rows, n_rows);  // the piece's state is read where it lies
+    for (int k = 1; k < n_merged; ++k) merge_rows(nodes[top - k - 1], nodes[top - k], n_rows);
   }
-  for (int k = carry.n() - 1; k > 0; --k) merge_nodes(nodes[k - 1], nodes[k], n_rows, rows.row_len);
-  for (int r = 0; r < n_rows; ++r) finish_row(r, nodes[0].m[r], nodes[0].l[r], nodes[0].o + r * rows.row_len);
+  for (int k = carry.n() - 1; k > 0; --k) merge_rows(nodes[k - 1], nodes[k], n_rows);
+  finish_rows(nodes[0]);
 }
 
 void run(const AttentionTask& task) {
