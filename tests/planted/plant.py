@@ -3,7 +3,6 @@
 find them (docs/developers/planted_faults.md).
 
   plant.py SOURCE_DIR FAULTS OUT_DIR       OUT_DIR/src/... for each file that has faults
-  plant.py --files FAULTS                  the files that have faults, a line each
 
 FAULTS has a section for each file, `file src/...`, with changes that are separated by blank lines: lines after `-`, as they
 stand in the source, and lines after `+` that take their place, in which PLANTED("name") is true while the fault of that
@@ -11,6 +10,7 @@ name is switched on. The lines after `-` must occur in the file exactly once, on
 not count. Lines after `#` are comments.
 """
 import pathlib
+import re
 import sys
 
 
@@ -52,8 +52,9 @@ def planted(source, name, changes, faults):
         wanted = [line.strip() for line in before]
         found = [i for i in range(len(lines) - len(wanted) + 1) if stripped[i:i + len(wanted)] == wanted]
         if not wanted or len(found) != 1:
-            sys.exit(f"{faults}:{n}: these lines stand {len(found)} times in {name}, and must stand there once. Whoever changed "
-                     f"them changes the fault too:\n" + "\n".join(before))
+            planted_here = ", ".join(re.findall(r'PLANTED\("(\w+)"\)', "\n".join(after))) or "a part of one"
+            sys.exit(f"{faults}:{n}: these lines stand {len(found)} times in {name}, and must stand there once. A change of them "
+                     f"changes the fault too ({planted_here}):\n" + "\n".join(before))
         places.append((found[0], len(wanted), after))
     places.sort()
     out, at = ['#include "planted/planted.h"', f'#line 1 "{name}"'], 0
@@ -66,9 +67,6 @@ def planted(source, name, changes, faults):
 
 
 def main():
-    if sys.argv[1] == "--files":
-        print("\n".join(name for name, _ in read(pathlib.Path(sys.argv[2]))))
-        return
     root, faults, out = (pathlib.Path(argument) for argument in sys.argv[1:4])
     for name, changes in read(faults):
         text = planted((root / name).read_text(encoding="utf-8"), name, changes, faults)
