@@ -1,5 +1,5 @@
 // CacheOracle: which blocks a cache of so many would hold if requests came one after the other, in plain sets and maps
-// over the numbers of a workload's parts (blocks are parts). It knows the rules of docs/developers/how_it_works.md and
+// over the numbers of a workload's parts (blocks are parts). It knows the rules of docs/how_it_works.md and
 // none of the code: longest match by whole blocks and within the next; copy before writing; unfinished tails; free
 // blocks first, then leaves in the order of a rule. With the rule kLru it must say what the engine does, to the token;
 // with others, what they would gain.
