@@ -61,7 +61,7 @@ void BatchBuilder::add(const Share& share) {
   arrays_.end_sequence();
 }
 
-// An encoder's: whole, or two sequences that it tells apart.
+// An encoder's: whole, or two sequences with types of their own.
 void BatchBuilder::add_text(const Share& share) {
   const Sequence& s = *share.sequence;
   CHECK(s.n_computed == 0 && share.n_tokens == s.n_tokens(), "a text in pieces");

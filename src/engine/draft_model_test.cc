@@ -161,7 +161,7 @@ uint64_t mark_of(std::span<const float> row) {
   return out;
 }
 
-// Says what the last token alone tells, so that a draft model that reads a part of the sequence is as right as one that
+// Predicts from the last token alone, so that a draft model that reads a part of the sequence is as right as one that
 // reads it all; keeps a mark of each sequence that was after a row.
 class ShortSighted final : public ForwardPass {
  public:

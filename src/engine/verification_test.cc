@@ -46,7 +46,7 @@ class Knowing final : public Proposer {
   std::vector<std::vector<TokenId>> answers_;
 };
 
-// Beside what the fake's attention sees: a draft stands as far behind the sequence as it has ancestors.
+// Beside what the fake's attention sees: a draft stands as far after the sequence as it has ancestors.
 class Depths final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return fake.facts(); }
@@ -180,7 +180,7 @@ TEST(Verification, DraftsTakeBlocksFromNobody) {
   EXPECT_GT(ran.stats.accepted_tokens, 10);
 }
 
-// Whoever loses its blocks loses its drafts too: what the sequence is then, nobody has drafted.
+// A sequence that loses its blocks loses its drafts too: they continue a sequence that it no longer is.
 TEST(Verification, DraftsOfAPreemptedSequenceAreDropped) {
   int64_t n_held = 0;
   const auto after = [&](const Engine& engine) {

@@ -10,7 +10,7 @@
 
 namespace ibid {
 
-// How often a pair of models agreed, over all sequences: one number, which tells nothing of any sequence.
+// How often a pair of models agreed, over all sequences: one number, which reveals nothing of any sequence.
 class PairAgreement {
  public:
   explicit PairAgreement(float prior = 0.75F) : prior_(prior) {}

@@ -1,5 +1,5 @@
 // Trees that a file of draft heads names: read in either container, refused where they are none, drawn as they are
-// whoever verifies, and proposed as far as they pay.
+// under any verifier, and proposed as far as they pay.
 #include <gtest/gtest.h>
 
 #include <set>

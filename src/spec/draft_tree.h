@@ -52,7 +52,7 @@ std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, i
 // each place as the ranks on the way to it. What is deeper than `depth` or of a rank that nobody draws is left out with
 // all after it. Errors: a place comes before its parent or before a sibling of less rank, twice, or there are none.
 Result<std::vector<DraftPlace>> named_tree(const std::vector<std::vector<int64_t>>& ways, int32_t depth);
-// The most places of one depth that others are behind.
+// The most places of one depth that others follow.
 int32_t widest(const std::vector<DraftPlace>& places);
 
 }  // namespace ibid

@@ -57,7 +57,7 @@ int32_t Drafting::follow(DraftText& text, const ProposalInput& input) {
   return n_agreed;
 }
 
-// Of the last drafts, those up to the first that was wrong, verified or not: the sequence tells.
+// Of the last drafts, those up to the first that was wrong, verified or not: the sequence shows which.
 void Drafting::observe(DraftText& text, const ProposalInput& input, int32_t n_agreed) {
   const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
   for (size_t i = 0; i < text.sureness.size(); ++i) {

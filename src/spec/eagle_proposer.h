@@ -38,7 +38,7 @@ struct EagleOptions {
 
 class EagleProposer final : public Proposer {
  public:
-  // Pairs of a sequence that wait to be read: more of them are read at once, whoever drafts.
+  // Pairs of a sequence that wait to be read: more of them are read at once, for any proposer.
   static constexpr int32_t kMostWaiting = 32;
   // Of trees: drafts of a sequence that are drawn after in one pass, and those for one place that a server has.
   static constexpr int32_t kWidth = 3, kBranches = 3;

@@ -28,7 +28,7 @@ std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, i
   };
   std::vector<Next> next = {{{}, 1}};
   std::vector<DraftPlace> out;
-  std::vector<int32_t> n_after(static_cast<size_t>(n) + 1);  // places of each depth that others are behind
+  std::vector<int32_t> n_after(static_cast<size_t>(n) + 1);  // places of each depth that others follow
   while (static_cast<int32_t>(out.size()) < n && !next.empty()) {
     const auto best = std::ranges::max_element(next, {}, &Next::own);
     const Next taken = *best;
@@ -46,7 +46,7 @@ std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, i
 // ---- what drafts turned out to be ----------------------------------------------------------------------------------
 
 // On the way that the sequence went, up to the first place where nothing was right, verified or not: the sequence
-// tells.
+// shows which.
 void TreeDrafting::observe(DraftText& text, const ProposalInput& input) {
   const auto n_prompt = static_cast<int32_t>(input.prompt.size());
   const int32_t n = n_prompt + static_cast<int32_t>(input.answer.size());

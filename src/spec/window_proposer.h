@@ -7,7 +7,7 @@
 // It has no weights, no cache and no copy: a pass reads a view of the sequence's own blocks (kernels/forward_batch.h),
 // with keys as they lie there, rotated by their true positions, and a query at its true position. What StreamingLLM
 // does to positions (counting them again within its cache) would need other keys. The drafts' own keys and values go
-// where the sequence's next ones will, on a loan (spec/target_seat.h), and are written over by whoever verifies them.
+// where the sequence's next ones will, on a loan (spec/target_seat.h), and verification writes over them.
 // Nothing has to be caught up with: what the target has computed of a sequence is there.
 //
 // FixedProposer of others that it would replace are read by the same pass, each with its row: where it draws what they

@@ -96,7 +96,7 @@ TEST(LookAheadProposer, FindsByIterationWhatLooksLittleBack) {
     return static_cast<int32_t>(100 * text.size()) + raw(text.back()) % 100 / 8;
   };
   EXPECT_LT(steps_of(fading, proposer, 120), 45);
-  // One that all of the sequence tells is not found.
+  // One that only the whole sequence would show is not found.
   LookAheadProposer other({.n_window = 6, .always = true});
   const auto all = [](const Ids& text) {
     uint32_t hash = 7;

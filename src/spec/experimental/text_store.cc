@@ -67,7 +67,7 @@ Result<std::shared_ptr<const TextStore>> TextStore::open(const std::string& path
   }
   const auto n = static_cast<int64_t>(head.n_tokens);
   std::shared_ptr<const TextStore> store(new TextStore(std::move(file), n, static_cast<int32_t>(head.vocab_size)));
-  // A digest is no signature: whoever makes a file may put anything after it.
+  // A digest is no signature: the maker of a file may put anything after it.
   for (int64_t i = 0; i < n; ++i) {
     TokenId id;
     std::memcpy(&id, store->file_.bytes().data() + sizeof head + static_cast<size_t>(i) * sizeof id, sizeof id);

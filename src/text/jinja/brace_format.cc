@@ -37,7 +37,7 @@ class BraceFormatter {
   }
 
  private:
-  // `i` is after the '{'; leaves it behind the '}'.
+  // `i` is after the '{' and then after the '}'.
   void field(const Text& format, size_t& i, Text& out, int depth) {
     const std::string& s = format.bytes;
     size_t begin = i;
