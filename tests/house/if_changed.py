@@ -32,11 +32,12 @@ COMPILERS = {"arm64": ("aarch64-linux-gnu-g++",), "fresh_machine": (), "sanitize
 
 
 def files(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            capture_output=True)
-    if listed.returncode == 0:
+    git = shutil.which("git")
+    listed = git and subprocess.run([git, "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                    capture_output=True)
+    if listed and listed.returncode == 0:
         names = {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
-    else:  # an unpacked archive: everything but builds
+    else:  # an unpacked archive, or no git: everything but builds
         names = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
         names = {name for name in names if not name.startswith(("build", ".git/"))}
     return sorted(name for name in names if (root / name).is_file())

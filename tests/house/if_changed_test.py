@@ -42,6 +42,10 @@ def main():
         assert run() and not run(), "a new file counts"
         (root / "tests/parity/a_test.cc").rename(root / "tests/parity/c_test.cc")
         assert run() and not run(), "and another name"
+        bare = pathlib.Path(folder, "bin")
+        bare.mkdir()
+        (bare / "sh").symlink_to("/bin/sh")
+        assert run("sanitized", PATH=str(bare)), "without git or a compiler cache"
         assert run("sanitized") and not run("sanitized"), "each suite passes for itself"
         change("src/server/service.cc")
         assert run("sanitized") and not run()
