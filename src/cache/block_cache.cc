@@ -22,7 +22,9 @@ std::pair<Tier, BlockId> below_device(const BlockCopy& copy) {
 BlockCache::BlockCache(const BlockCacheOptions& options)
     : options_(options),
       pools_{BlockPool(options.n_blocks), BlockPool(options.n_host_blocks)},
-      tree_(pools_, options.block_len, options.hash) {
+      states_(options.n_states, options.n_host_states, options.n_blocks + options.n_host_blocks),
+      tree_(pools_, options.block_len, options.hash, options.n_states > 0 ? &states_ : nullptr) {
+  CHECK(options.n_states == 0 || options.n_blocks > 0);
   CHECK(options.n_blocks > 0 || (options.n_blocks == 0 && !options.prefix_cache));
 }
 
@@ -75,6 +77,7 @@ void BlockCache::transferred(std::span<const BlockCopy> copies) {
   for (const BlockCopy& copy : copies) {
     if (const auto [tier, block] = below_device(copy); block != BlockId::kNone) pool_of(tier).end_transfer(block);
   }
+  states_.transferred();
 }
 
 // Appends the node's block to the table, from a lower tier if need be. False: there is no room for it on the device.
@@ -99,13 +102,33 @@ bool BlockCache::append(NodeId node, BlockTable& table, std::vector<BlockCopy>& 
 int32_t BlockCache::find_path(ScopeId scope, std::span<const TokenId> tokens) {
   path_.clear();
   if (!options_.prefix_cache) return 0;
-  const int32_t n_matched = tree_.match(scope, tokens, options_.partial_step, path_);
-  if (uses_lower_tiers_) return n_matched;
+  int32_t n_matched = tree_.match(scope, tokens, options_.partial_step, path_);
   const auto is_down = [&](NodeId node) { return tree_.block_of(node, Tier::kDevice) == BlockId::kNone; };
-  const auto first = std::ranges::find_if(path_, is_down);
-  if (first == path_.end()) return n_matched;
-  path_.erase(first, path_.end());
-  return static_cast<int32_t>(path_.size()) * options_.block_len;
+  const auto first = uses_lower_tiers_ ? path_.end() : std::ranges::find_if(path_, is_down);
+  if (first != path_.end()) {
+    path_.erase(first, path_.end());
+    n_matched = static_cast<int32_t>(path_.size()) * options_.block_len;
+  }
+  if (!states_.keeps_states()) return n_matched;
+  return cut_path_to_state(scope, tokens.first(static_cast<size_t>(n_matched)));
+}
+
+// Cuts the path, which holds these tokens, to those that one can go on after. The last block may be another one that
+// begins as this one does.
+int32_t BlockCache::cut_path_to_state(ScopeId scope, std::span<const TokenId> tokens) {
+  const auto block_len = static_cast<size_t>(options_.block_len);
+  while (!path_.empty()) {
+    const size_t i = path_.size() - 1;
+    const NodeId parent = i == 0 ? NodeId::kNone : path_[i - 1];
+    const auto [node, n] = tree_.longest_state(scope, parent, tokens.subspan(i * block_len));
+    if (n > 0 && (uses_lower_tiers_ || tree_.block_of(node, Tier::kDevice) != BlockId::kNone)) {
+      path_[i] = node;
+      return static_cast<int32_t>(i * block_len) + n;
+    }
+    path_.pop_back();
+    tokens = tokens.first(i * block_len);
+  }
+  return 0;
 }
 
 int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table,
@@ -130,6 +153,13 @@ int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockT
   return fits ? n_matched : static_cast<int32_t>(table.size()) * options_.block_len;
 }
 
+int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table, StateTable& states,
+                          std::vector<BlockCopy>& copies) {
+  CHECK(states.empty());
+  const int32_t n_matched = match(scope, tokens, table, copies);
+  return states_.keeps_states() ? rewind(table, states, n_matched) : n_matched;
+}
+
 int32_t BlockCache::n_known(ScopeId scope, std::span<const TokenId> tokens) try {
   return find_path(scope, tokens);
 } catch (const std::bad_alloc&) {
@@ -142,6 +172,23 @@ void BlockCache::fork(const BlockTable& from, int32_t n_tokens, BlockTable& tabl
   for (const BlockId block : table) {
     if (block != BlockId::kNone) device().add_reference(block);
   }
+}
+
+int32_t BlockCache::fork(const BlockTable& from, const StateTable& states_from, int32_t n_tokens, BlockTable& table,
+                         StateTable& states) {
+  CHECK(states.empty());
+  if (!states_.keeps_states()) {
+    fork(from, n_tokens, table);
+    return n_tokens;
+  }
+  grow(states, 1);
+  const int32_t n = find_resume_point(from, states_from, n_tokens);
+  fork(from, n, table);
+  if (const StateId state = state_after(states_from, n); state != StateId::kNone) {
+    states_.add_reference(state);
+    states.push_back({n, state});
+  }
+  return rewind(table, states, n);
 }
 
 bool BlockCache::must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const {
@@ -196,17 +243,17 @@ int32_t BlockCache::publish(ScopeId scope, std::span<const TokenId> tokens, int3
   return n_published;
 }
 
-void BlockCache::publish_tail(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
-                              const BlockTable& table) {
+NodeId BlockCache::publish_tail(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
+                                const BlockTable& table) {
   const int32_t n_tail = n_written % options_.block_len;
   const auto i = static_cast<size_t>(n_written / options_.block_len);
   if (!options_.prefix_cache || options_.partial_step <= 0 || n_tail == 0 ||
       n_published < n_written / options_.block_len)
-    return;
-  if (const std::optional<NodeId> parent = parent_at(i, table)) {
-    tree_.publish(scope, *parent, tokens.subspan(static_cast<size_t>(n_written - n_tail), static_cast<size_t>(n_tail)),
-                  table[i]);
-  }
+    return NodeId::kNone;
+  const std::optional<NodeId> parent = parent_at(i, table);
+  if (!parent) return NodeId::kNone;
+  return tree_.publish(scope, *parent,
+                       tokens.subspan(static_cast<size_t>(n_written - n_tail), static_cast<size_t>(n_tail)), table[i]);
 }
 
 // The node that the table's i-th block hangs below; kNone: the scope; nothing: what stands before it is no node.
@@ -235,8 +282,89 @@ void BlockCache::release_before(int32_t n_tokens, int32_t n_published, BlockTabl
   }
 }
 
+// ---- states --------------------------------------------------------------------------------------------------------
+
+int32_t BlockCache::find_resume_point(const BlockTable& table, const StateTable& states, int32_t n_tokens) const {
+  int32_t best = 0;
+  for (const HeldState& held : states) {
+    if (held.n_tokens <= n_tokens) best = std::max(best, held.n_tokens);
+  }
+  for (int32_t i = n_blocks_for(n_tokens) - 1; i >= 0 && (i + 1) * options_.block_len > best; --i) {
+    if (static_cast<size_t>(i) >= table.size() || table[static_cast<size_t>(i)] == BlockId::kNone) continue;
+    const NodeId node = pool().node_of(table[static_cast<size_t>(i)]);
+    if (node == NodeId::kNone) continue;
+    const int32_t begin = i * options_.block_len;
+    if (const int32_t n = states_.longest(node, std::min(n_tokens - begin, options_.block_len)); n > 0)
+      return std::max(best, begin + n);
+  }
+  return best;
+}
+
+// The table's own snapshot after so many tokens, if it is in no state of `states` yet. False: there is no room for it.
+bool BlockCache::take_state(const BlockTable& table, int32_t n_tokens, StateTable& states) {
+  if (state_after(states, n_tokens) != StateId::kNone) return true;
+  const int32_t i = (n_tokens - 1) / options_.block_len;
+  grow(states, states.size() + 1);
+  const NodeId node = pool().node_of(table[static_cast<size_t>(i)]);
+  const StateId state = states_.find(node, n_tokens - i * options_.block_len);
+  if (state == StateId::kNone) return false;
+  states.push_back({n_tokens, state});
+  return true;
+}
+
+int32_t BlockCache::rewind(BlockTable& table, StateTable& states, int32_t n_tokens) {
+  int32_t n = resume_point(table, states, n_tokens);
+  while (states_.keeps_states() && n > 0 && !take_state(table, n, states)) n = resume_point(table, states, n - 1);
+  truncate(table, n);
+  keep_state(states, n);
+  return n;
+}
+
+int32_t BlockCache::rewind_to_block(BlockTable& table, StateTable& states, int32_t n_tokens) {
+  int32_t n = n_tokens / options_.block_len * options_.block_len;
+  for (n = resume_point(table, states, n); n % options_.block_len != 0; n = resume_point(table, states, n))
+    n = n / options_.block_len * options_.block_len;
+  const int32_t rewound = rewind(table, states, n);
+  return rewound == n ? n : rewind_to_block(table, states, rewound);
+}
+
+bool BlockCache::reserve_state(const StateTable& states, int32_t n_computed, int32_t n_tokens, StateTable& next) {
+  grow(next, next.size() + 1);
+  StateId state = state_after(states, n_computed);
+  if (state != StateId::kNone && states_.may_write(state)) {
+    states_.add_reference(state);
+  } else {
+    if (states_.n_available() == 0) return false;
+    state = states_.take();
+  }
+  next.push_back({n_tokens, state});
+  return true;
+}
+
+void BlockCache::hold_state(ScopeId scope, std::span<const TokenId> tokens, int32_t n_tokens, int32_t n_published,
+                            const BlockTable& table, StateId state) {
+  const int32_t n_tail = n_tokens % options_.block_len;
+  if (!options_.prefix_cache || n_tokens == 0 || n_published < n_tokens / options_.block_len) return;
+  const auto i = static_cast<size_t>((n_tokens - 1) / options_.block_len);
+  NodeId node = NodeId::kNone;
+  if (n_tail != 0) {
+    node = publish_tail(scope, tokens, n_tokens, n_published, table);
+  } else if (table[i] != BlockId::kNone) {
+    node = pool().node_of(table[i]);
+  }
+  if (node != NodeId::kNone) states_.hold(node, n_tail == 0 ? options_.block_len : n_tail, state);
+}
+
+void BlockCache::keep_state(StateTable& states, int32_t n_tokens) {
+  for (const HeldState& held : states) {
+    if (held.n_tokens != n_tokens) states_.drop_reference(held.state);
+  }
+  std::erase_if(states, [n_tokens](const HeldState& held) { return held.n_tokens != n_tokens; });
+}
+
 void BlockCache::self_check() const {
   for (const BlockPool& pool : pools_) pool.self_check();
+  states_.self_check();
   tree_.self_check();
 }
 

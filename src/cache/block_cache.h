@@ -19,7 +19,11 @@
 //     |   truncate()                                         |       v
 //     +<---- evicted: forgotten, or moved down a tier ------ cached: in front some day
 //
-// Knows token ids and block ids only. One thread.
+// A model with recurrent layers keeps states as well (state_pool.h), and a sequence of it can go on only at tokens
+// after which there is one: that it holds itself, or that the tree has for its blocks. resume_point() says where that
+// is; whoever lets a sequence fall back asks it. Without states it is any token.
+//
+// Knows token ids, block ids and state ids only. One thread.
 //
 // Where an allocation fails, match(), fork() and reserve() throw std::bad_alloc with every reference still one of a
 // table's entries; publish() leaves the block unpublished; what takes away allocates nothing.
@@ -32,14 +36,33 @@
 
 #include "cache/block_pool.h"
 #include "cache/prefix_tree.h"
+#include "cache/state_pool.h"
 
 namespace ibid {
 
 using BlockTable = std::vector<BlockId>;
 
+// The states that a sequence refers to, each once a reference: after its first n_tokens tokens. In no order.
+struct HeldState {
+  int32_t n_tokens = 0;
+  StateId state = StateId::kNone;
+  bool operator==(const HeldState&) const = default;
+};
+using StateTable = std::vector<HeldState>;
+
+// Of those, the state after n tokens; kNone: there is none.
+inline StateId state_after(const StateTable& states, int32_t n) {
+  for (const HeldState& held : states) {
+    if (held.n_tokens == n) return held.state;
+  }
+  return StateId::kNone;
+}
+
 struct BlockCacheOptions {
   int32_t n_blocks = 0;       // of the device; 0: nothing is kept, all tables stay empty, and there is no prefix cache
   int32_t n_host_blocks = 0;  // of the tier below; 0: there is none
+  int32_t n_states = 0;       // of the device, of a model with recurrent layers; 0: none
+  int32_t n_host_states = 0;  // of the tier below
   int32_t block_len = 16;     // B
   bool prefix_cache = true;   // off: nothing is published, nothing is found
   // Partial reuse in multiples of so many tokens (KV dtypes with groups along tokens cannot be cut inside one);
@@ -63,11 +86,41 @@ class BlockCache {
   // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds. What lies
   // in a lower tier comes up as far as there is room, appended to `copies`.
   int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table, std::vector<BlockCopy>& copies);
+  // The same of a model that may have states: as far as one can go on from. Adds that state to the empty `states`.
+  int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table, StateTable& states,
+                std::vector<BlockCopy>& copies);
   // How many tokens match() would find, had the device room for them, and no more than that: 0 for want of memory to
   // look.
   int32_t n_known(ScopeId scope, std::span<const TokenId> tokens);
   // Fills the empty `table` with the blocks that hold the first n_tokens of `from`, an unfinished one included.
   void fork(const BlockTable& from, int32_t n_tokens, BlockTable& table);
+  // The same as far as resume_point(), which is returned, with its state.
+  int32_t fork(const BlockTable& from, const StateTable& states_from, int32_t n_tokens, BlockTable& table,
+               StateTable& states);
+
+  // The largest position <= n_tokens from which a sequence that holds these blocks and states can go on. Without
+  // recurrent layers that is n_tokens itself.
+  int32_t resume_point(const BlockTable& table, const StateTable& states, int32_t n_tokens) const {
+    return states_.keeps_states() ? find_resume_point(table, states, n_tokens) : n_tokens;
+  }
+  // Falls back to resume_point(), or further where there is no room to bring its state up: forgets the blocks after it
+  // and all states but its own. Returns it.
+  int32_t rewind(BlockTable& table, StateTable& states, int32_t n_tokens);
+  // The same, to a position that begins a block.
+  int32_t rewind_to_block(BlockTable& table, StateTable& states, int32_t n_tokens);
+
+  // Adds to `next` a state to write after n_tokens tokens: the one that the sequence goes on from, at n_computed, where
+  // nobody else refers to it, or a new one, evicting a snapshot. False: there is no room; then nothing changed.
+  bool reserve_state(const StateTable& states, int32_t n_computed, int32_t n_tokens, StateTable& next);
+  // Lets the tree hold the state after n_tokens tokens of the table, which has published n_published blocks. Nothing
+  // where the tree does not know these tokens. Nobody writes to it any more.
+  void hold_state(ScopeId scope, std::span<const TokenId> tokens, int32_t n_tokens, int32_t n_published,
+                  const BlockTable& table, StateId state);
+  // Drops all references but that of the state after n_tokens tokens.
+  void keep_state(StateTable& states, int32_t n_tokens);
+  void release(StateTable& states) { keep_state(states, -1); }
+  // What is to be copied before the states of a step are read or written; done, with transferred().
+  std::span<const StateCopy> state_copies() const { return states_.copies(); }
 
   // How many blocks reserve() would take.
   int32_t n_blocks_missing(const BlockTable& table, int32_t n_written, int32_t n_wanted) const;
@@ -80,9 +133,10 @@ class BlockCache {
   // already take the place of the table's own. Returns the new n_published.
   int32_t publish(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
                   BlockTable& table);
-  // Publishes the unfinished block after them as far as it is written. Its table goes on writing after that.
-  void publish_tail(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
-                    const BlockTable& table);
+  // Publishes the unfinished block after them as far as it is written. Its table goes on writing after that. Returns
+  // the node that stands for it; kNone: there is none.
+  NodeId publish_tail(ScopeId scope, std::span<const TokenId> tokens, int32_t n_written, int32_t n_published,
+                      const BlockTable& table);
   // The copies of a plan are done.
   void transferred(std::span<const BlockCopy> copies);
 
@@ -102,6 +156,8 @@ class BlockCache {
   const BlockPool& pool(Tier tier = Tier::kDevice) const { return pools_[raw_tier(tier)]; }
   int64_t n_moved_down() const { return n_moved_down_; }  // blocks, from the device to the host
   int64_t n_moved_up() const { return n_moved_up_; }
+  StatePool& states() { return states_; }
+  const StatePool& states() const { return states_; }
   // free + cached + in transfer + in use == total in each tier, the lists and the tree agree. CHECKs.
   void self_check() const;
 
@@ -115,10 +171,14 @@ class BlockCache {
   void plan_copy(const BlockCopy& copy, std::vector<BlockCopy>& copies);
   int32_t find_path(ScopeId scope, std::span<const TokenId> tokens);
   std::optional<NodeId> parent_at(size_t i, const BlockTable& table) const;
+  int32_t cut_path_to_state(ScopeId scope, std::span<const TokenId> tokens);
+  int32_t find_resume_point(const BlockTable& table, const StateTable& states, int32_t n_tokens) const;
+  bool take_state(const BlockTable& table, int32_t n_tokens, StateTable& states);
   bool must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const;
 
   BlockCacheOptions options_;
   BlockPools pools_;
+  StatePool states_;
   PrefixTree tree_;
   std::vector<NodeId> path_;  // of find_path()
   bool uses_lower_tiers_ = true;

@@ -209,5 +209,221 @@ TEST(BlockCache, ATableWastesLessThanOneBlock) {
   }
 }
 
+// ---- states: of a model that can go on at certain tokens only
+// --------------------------------------------------------
+
+// A cache whose sequences compute, hold and leave like an engine's.
+struct StatefulCache {
+  explicit StatefulCache(int32_t n_states, int32_t n_blocks = 16, int32_t n_host_states = 0)
+      : cache({.n_blocks = n_blocks, .n_states = n_states, .n_host_states = n_host_states, .block_len = 4}) {
+    scope = cache.tree().hold({});
+  }
+  struct Text {
+    BlockTable blocks;
+    StateTable states;
+    int32_t n_computed = 0, n_published = 0;
+  };
+  // Computes up to n; the states after `held` tokens become snapshots. False: there was no room.
+  bool compute(Text& t, const std::vector<TokenId>& tokens, int32_t n, std::vector<int32_t> held = {}) {
+    StateTable next;
+    if (!cache.reserve(t.blocks, t.n_computed, n, copies) || !cache.reserve_state(t.states, t.n_computed, n, next))
+      return false;
+    for (const int32_t at : held) {
+      const bool is_reserved = at == n || cache.reserve_state({}, 0, at, next);
+      EXPECT_TRUE(is_reserved);
+    }
+    cache.release(t.states);
+    t.states = next;
+    t.n_computed = n;
+    t.n_published = cache.publish(scope, tokens, n, t.n_published, t.blocks);
+    for (const int32_t at : held)
+      cache.hold_state(scope, tokens, at, t.n_published, t.blocks, state_after(t.states, at));
+    cache.keep_state(t.states, n);
+    return true;
+  }
+  void leave(Text& t) {
+    cache.release(t.blocks);
+    cache.release(t.states);
+    cache.transferred(copies);
+    copies.clear();
+    cache.self_check();
+  }
+  Text find(const std::vector<TokenId>& tokens) {
+    Text t;
+    t.n_computed = cache.match(scope, tokens, t.blocks, t.states, copies);
+    return t;
+  }
+  BlockCache cache;
+  ScopeId scope = ScopeId::kNone;
+  std::vector<BlockCopy> copies;
+};
+
+TEST(ResumePoint, OfAttentionAloneIsEveryToken) {
+  const BlockCache cache({.n_blocks = 4, .block_len = 4});
+  for (const int32_t n : {0, 1, 7, 16}) EXPECT_EQ(cache.resume_point({}, {}, n), n);
+}
+
+TEST(ResumePoint, IsTheLastTokenAfterWhichThereIsAState) {
+  StatefulCache c(4);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(11), 11, {6}));
+  EXPECT_EQ(c.cache.resume_point(t.blocks, t.states, 11), 11);
+  EXPECT_EQ(c.cache.resume_point(t.blocks, t.states, 10), 6);  // its blocks' nodes have it
+  EXPECT_EQ(c.cache.resume_point(t.blocks, t.states, 5), 0);
+  EXPECT_EQ(c.cache.resume_point({}, t.states, 10), 0);
+  EXPECT_EQ(c.cache.rewind(t.blocks, t.states, 9), 6);
+  EXPECT_EQ(t.blocks.size(), 2u);
+  ASSERT_EQ(t.states.size(), 1u);
+  EXPECT_EQ(t.states[0].n_tokens, 6);
+  t.n_computed = 6;
+  c.leave(t);
+}
+
+TEST(ResumePoint, AtABlocksBeginIsOneOrNone) {
+  StatefulCache c(4);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(15), 15, {4, 10}));
+  EXPECT_EQ(c.cache.rewind_to_block(t.blocks, t.states, 14), 4);
+  EXPECT_EQ(c.cache.rewind_to_block(t.blocks, t.states, 3), 0);
+  EXPECT_TRUE(t.blocks.empty() && t.states.empty());
+  c.leave(t);
+}
+
+TEST(States, AMatchEndsWhereASequenceCanGoOn) {
+  StatefulCache c(4);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(11), 11, {6, 8}));
+  c.leave(t);
+  StatefulCache::Text whole = c.find(counting(11));
+  EXPECT_EQ(whole.n_computed, 8);
+  EXPECT_EQ(whole.blocks.size(), 2u);
+  EXPECT_EQ(whole.states.size(), 1u);
+  c.leave(whole);
+  StatefulCache::Text part = c.find(counting(7));
+  EXPECT_EQ(part.n_computed, 6);
+  c.leave(part);
+  EXPECT_EQ(c.cache.n_known(c.scope, counting(7)), 6);
+  EXPECT_EQ(c.cache.n_known(c.scope, counting(5)), 0);
+}
+
+TEST(States, WithoutASnapshotNothingIsFound) {
+  StatefulCache c(4);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(11), 11));
+  c.leave(t);
+  StatefulCache::Text again = c.find(counting(11));
+  EXPECT_EQ(again.n_computed, 0);
+  EXPECT_TRUE(again.blocks.empty() && again.states.empty());
+}
+
+TEST(States, AStateThatTheTreeHoldsIsWrittenNoMore) {
+  StatefulCache c(4);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(6), 6, {6}));
+  const StateId held = t.states[0].state;
+  ASSERT_TRUE(c.compute(t, counting(7), 7));
+  EXPECT_NE(t.states[0].state, held);
+  const StateId own = t.states[0].state;
+  ASSERT_TRUE(c.compute(t, counting(8), 8));
+  EXPECT_EQ(t.states[0].state, own);  // nobody else has it: in place
+  c.leave(t);
+}
+
+TEST(States, AForkSharesTheStateAndBothWriteToOthers) {
+  StatefulCache c(4);
+  StatefulCache::Text a, b;
+  ASSERT_TRUE(c.compute(a, counting(6), 6));
+  b.n_computed = c.cache.fork(a.blocks, a.states, 6, b.blocks, b.states);
+  EXPECT_EQ(b.n_computed, 6);
+  const StateId shared = a.states[0].state;
+  EXPECT_EQ(b.states[0].state, shared);
+  ASSERT_TRUE(c.compute(b, counting(7), 7));
+  EXPECT_NE(b.states[0].state, shared);
+  ASSERT_TRUE(c.compute(a, counting(7), 7));
+  EXPECT_EQ(a.states[0].state, shared);  // the last one writes in place
+  StatefulCache::Text late;
+  late.n_computed = c.cache.fork(a.blocks, a.states, 6, late.blocks, late.states);
+  EXPECT_EQ(late.n_computed, 0);  // there was a state once
+  EXPECT_TRUE(late.blocks.empty());
+  c.leave(a);
+  c.leave(b);
+}
+
+TEST(States, AreEvictedApartFromBlocks) {
+  StatefulCache c(2);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(8), 8, {8}));
+  c.leave(t);
+  StatefulCache::Text a, b;
+  ASSERT_TRUE(c.compute(a, counting(3, 50), 3));
+  EXPECT_EQ(c.cache.n_known(c.scope, counting(8)), 8);
+  ASSERT_TRUE(c.compute(b, counting(3, 60), 3));  // takes its slot
+  EXPECT_EQ(c.cache.n_known(c.scope, counting(8)), 0);
+  EXPECT_EQ(c.cache.tree().n_nodes(), 2);  // the blocks are there
+  StatefulCache::Text d;
+  EXPECT_FALSE(c.compute(d, counting(1, 70), 1));
+  c.leave(a);
+  c.leave(b);
+  c.cache.release(d.blocks);
+}
+
+TEST(States, GoWithTheirBlocks) {
+  StatefulCache c(4, 2);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(8), 8, {8}));
+  c.leave(t);
+  StatefulCache::Text other;
+  ASSERT_TRUE(c.compute(other, counting(5, 50), 5));
+  EXPECT_EQ(c.cache.states().n_snapshots(), 0);
+  c.leave(other);
+}
+
+TEST(States, StayWhereAWholeBlockTakesTheTailsPlace) {
+  StatefulCache c(4);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(6), 6, {6}));
+  c.cache.publish_tail(c.scope, counting(6), 6, t.n_published, t.blocks);
+  ASSERT_TRUE(c.compute(t, counting(8), 8));
+  c.leave(t);
+  EXPECT_EQ(c.cache.n_known(c.scope, counting(8)), 6);
+}
+
+// The prompt of an answer that is given again with another noise: the block in which it ends goes on in many ways.
+TEST(States, AreFoundOnSiblingsThatBeginWithTheSameTokens) {
+  StatefulCache c(8);
+  for (const int32_t way : {90, 40, 60, 20}) {
+    std::vector<TokenId> tokens = counting(6);
+    tokens.push_back(TokenId{way});
+    tokens.push_back(TokenId{way + 1});
+    StatefulCache::Text t = c.find(tokens);
+    EXPECT_EQ(t.n_computed, way == 90 ? 0 : 6);
+    t.n_published = t.n_computed / 4;
+    ASSERT_TRUE(c.compute(t, tokens, 8, way == 90 ? std::vector<int32_t>{6} : std::vector<int32_t>{}));
+    c.leave(t);
+  }
+  EXPECT_EQ(c.cache.states().n_snapshots(), 1);
+}
+
+TEST(States, ComeUpFromTheHost) {
+  StatefulCache c(1, 16, 2);
+  StatefulCache::Text t;
+  ASSERT_TRUE(c.compute(t, counting(8), 8, {8}));
+  c.leave(t);
+  StatefulCache::Text other;
+  ASSERT_TRUE(c.compute(other, counting(3, 50), 3));
+  ASSERT_EQ(c.cache.state_copies().size(), 1u);
+  EXPECT_EQ(c.cache.state_copies()[0].to_tier, Tier::kHost);
+  EXPECT_EQ(c.cache.n_known(c.scope, counting(8)), 8);
+  StatefulCache::Text early = c.find(counting(8));  // no room for it on the device
+  EXPECT_EQ(early.n_computed, 0);
+  EXPECT_TRUE(early.blocks.empty());
+  c.leave(other);
+  StatefulCache::Text found = c.find(counting(8));
+  EXPECT_EQ(found.n_computed, 8);
+  ASSERT_EQ(c.cache.state_copies().size(), 1u);
+  EXPECT_EQ(c.cache.state_copies()[0].to_tier, Tier::kDevice);
+  c.leave(found);
+}
+
 }  // namespace
 }  // namespace ibid

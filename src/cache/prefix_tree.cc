@@ -10,6 +10,8 @@
 namespace ibid {
 namespace {
 
+constexpr int kMostSiblings = 32;  // that are asked for a snapshot, on either side of where tokens would stand
+
 int32_t agreement(std::span<const TokenId> a, std::span<const TokenId> b) {
   const size_t n = std::min(a.size(), b.size());
   return static_cast<int32_t>(std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(n), b.begin()).first -
@@ -25,8 +27,8 @@ bool PrefixTree::Less::operator()(int32_t a, const Probe& b) const {
 }
 bool PrefixTree::Less::operator()(int32_t a, int32_t b) const { return (*this)(a, tree->probe(b)); }
 
-PrefixTree::PrefixTree(BlockPools& pools, int32_t block_len, PrefixHash hash)
-    : pools_(&pools), block_len_(block_len), hash_(hash), order_(Less{this}) {
+PrefixTree::PrefixTree(BlockPools& pools, int32_t block_len, PrefixHash hash, StatePool* states)
+    : pools_(&pools), states_(states), block_len_(block_len), hash_(hash), order_(Less{this}) {
   CHECK(block_len > 0);
   size_t n_blocks = 0;
   for (const BlockPool& pool : pools) n_blocks += static_cast<size_t>(pool.n_total());
@@ -128,6 +130,31 @@ int32_t PrefixTree::match(ScopeId scope, std::span<const TokenId> tokens, int32_
   return n_matched + n_usable;
 }
 
+std::pair<NodeId, int32_t> PrefixTree::longest_state(ScopeId scope, NodeId parent_node,
+                                                     std::span<const TokenId> tokens) const {
+  std::pair<NodeId, int32_t> best = {NodeId::kNone, 0};
+  // False where nothing further away can be better: agreement only falls.
+  const auto consider = [&](int32_t node, int32_t parent) {
+    if (at(node).parent != parent) return false;
+    const int32_t n_agree = agreement(tokens_of(NodeId{node}), tokens);
+    const int32_t n = states_->longest(NodeId{node}, n_agree);
+    if (n > best.second) best = {NodeId{node}, n};
+    return n_agree > best.second;
+  };
+  const int32_t parent = parent_node == NodeId::kNone ? ~raw(scope) : raw(parent_node);
+  if (parent >= 0 && at(parent).n_children == 0) return best;
+  if (parent >= 0 && at(parent).only_child >= 0) {
+    consider(at(parent).only_child, parent);
+    return best;
+  }
+  const auto place = order_.lower_bound(Probe{parent, tokens});
+  int n_left = kMostSiblings;
+  for (auto it = place; it != order_.begin() && n_left > 0 && consider(*std::prev(it), parent); --it) --n_left;
+  n_left = kMostSiblings;
+  for (auto it = place; it != order_.end() && n_left > 0 && consider(*it, parent); ++it) --n_left;
+  return best;
+}
+
 NodeId PrefixTree::publish(ScopeId scope, NodeId parent_node, std::span<const TokenId> tokens, BlockId block) {
   CHECK(!tokens.empty() && tokens.size() <= static_cast<size_t>(block_len_));
   const int32_t parent = parent_node == NodeId::kNone ? ~raw(scope) : raw(parent_node);
@@ -140,8 +167,10 @@ NodeId PrefixTree::publish(ScopeId scope, NodeId parent_node, std::span<const To
   if (node >= 0 && (block_of(NodeId{node}, Tier::kDevice) != BlockId::kNone || is_tail)) return NodeId{node};
   // What this block was known to hold until now is the beginning of what it holds now.
   const NodeId shorter = (*pools_)[raw_tier(Tier::kDevice)].node_of(block);
+  const int32_t snapshots = shorter != NodeId::kNone && states_ != nullptr ? states_->take_out(shorter) : -1;
   if (shorter != NodeId::kNone) forget(shorter);
   if (node < 0) node = insert(parent, hash, tokens);
+  if (snapshots >= 0) states_->put(NodeId{node}, snapshots);
   if (node < 0) return NodeId::kNone;
   settle(NodeId{node}, Tier::kDevice, block);
   forget_shorter(node);
@@ -212,6 +241,7 @@ void PrefixTree::forget_shorter(int32_t node) {
     const int32_t before = *std::prev(place);
     if (at(before).parent != at(node).parent || at(before).len >= at(node).len) return;
     if (agreement(tokens_of(NodeId{before}), tokens_of(NodeId{node})) < at(before).len) return;
+    if (states_ != nullptr) states_->put(NodeId{node}, states_->take_out(NodeId{before}));
     remove(before);
   }
 }
@@ -262,6 +292,7 @@ void PrefixTree::remove(int32_t node) {
     *link = n.next;
   }
   take_out_of_order(node);
+  if (states_ != nullptr) states_->forget(NodeId{node});
   --n_nodes_;
   for (const Tier tier : kAllTiers) {
     if (const BlockId block = n.blocks[raw_tier(tier)]; block != BlockId::kNone)

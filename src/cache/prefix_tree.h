@@ -10,7 +10,10 @@
 // A node's parent is a node or a scope (all of docs/design.md section 5, law 5, besides the tokens). A sequence that
 // refers to a block refers to all before it and releases them last first, so in a pool's list children stand before
 // parents and eviction is leaf first. Where that does not hold (blocks that a sliding window has passed), forgetting a
-// node forgets what hangs below it. One thread.
+// node forgets what hangs below it.
+//
+// A node holds snapshots of a recurrent model's state (state_pool.h), each after some of its tokens. They are evicted
+// apart from blocks, go with their node, and stay where a longer node takes its place. One thread.
 #pragma once
 
 #include <array>
@@ -20,11 +23,13 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cache/block_pool.h"
 #include "cache/cache_scope.h"
 #include "cache/prefix_hash.h"
+#include "cache/state_pool.h"
 #include "cache/tier.h"
 
 namespace ibid {
@@ -34,8 +39,8 @@ using BlockPools = std::array<BlockPool, kTiers>;
 
 class PrefixTree {
  public:
-  // `pools` outlive the tree, which sets their blocks' nodes. block_len is B.
-  PrefixTree(BlockPools& pools, int32_t block_len, PrefixHash hash = PrefixHash());
+  // `pools` and `states` outlive the tree, which sets their blocks' nodes. block_len is B. Null: no states.
+  PrefixTree(BlockPools& pools, int32_t block_len, PrefixHash hash = PrefixHash(), StatePool* states = nullptr);
 
   // Scopes are counted: what holds one keeps its id valid. Nodes hold theirs. hold() changes nothing where it throws
   // for want of memory; letting go and forgetting allocate nothing.
@@ -50,6 +55,10 @@ class PrefixTree {
   // `partial_step`; 0 means whole blocks only). Takes no reference: before the next call that changes the tree, the
   // caller does.
   int32_t match(ScopeId scope, std::span<const TokenId> tokens, int32_t partial_step, std::vector<NodeId>& path);
+
+  // Of `parent`'s children (kNone: the scope's) that begin with some of these B tokens or fewer, the one with the
+  // snapshot after the most of them, and how many; 0: there is none.
+  std::pair<NodeId, int32_t> longest_state(ScopeId scope, NodeId parent, std::span<const TokenId> tokens) const;
 
   // Makes the device's `block` (completely written up to tokens.size(), in use) findable after `parent` (kNone: first
   // of the scope). Returns the node that stands for these tokens; where another one does already, `block` stays out of
@@ -122,6 +131,7 @@ class PrefixTree {
   void remove(int32_t node);
 
   BlockPools* pools_;
+  StatePool* states_;  // null: none
   int32_t block_len_;
   PrefixHash hash_;
   int64_t n_collisions_ = 0;
