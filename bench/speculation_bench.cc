@@ -125,7 +125,8 @@ struct Replayed {
     }
     n_tokens += static_cast<int64_t>(answer.size()) - 1;
     proposer.forget(sequence);
-    if (proposer.keeps_answers()) proposer.ended({.prompt = prompt, .answer = answer, .scope = {}});
+    ProposerExtras* extras = proposer.extras();
+    if (extras != nullptr && extras->keeps_answers()) extras->ended({.prompt = prompt, .answer = answer, .scope = {}});
   }
 };
 

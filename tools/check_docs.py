@@ -8,6 +8,7 @@ Citations: each "docs/design.md section N, law M" and each "row X3" of sources a
 Floors: the tables of docs/design.md section 1 are those of tools/check_includes.py, its empty seats are empty, and the
 picture shows the same folders.
 Comments: a header or source that a comment names exists.
+Quoted code: a block that names a source (```cpp src/engine/engine.cc) stands in it, line by line.
 Models: docs/users/models.md names each architecture and each weight type of the sources.
 Budgets: docs/README.md names every page but decisions, with the words that it may have.
 Words: none that the field has another word for (WORDS below).
@@ -188,6 +189,14 @@ def wrong_budgets():
 NAMED = re.compile(r"(?<![\w/.*<\"])(?:[a-z_0-9]+/)*[a-z][a-z_0-9*]+\.(?:h|cc|inl)\b")
 
 
+def wrong_quotes():
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        for name, block in re.findall(r"^```\w+ (\S+)\n(.*?)^```$", text, re.S | re.M):
+            if not (ROOT / name).is_file() or block not in read(name):
+                yield f"{page.relative_to(ROOT)}: {name} does not have the code that is shown as its own"
+
+
 def wrong_comments():
     known = [path for path in below("src", "tests", "bench") if path.suffix in {".h", ".cc", ".inl"}]
     tails = {"/".join(path.parts[-n:]) for path in known for n in range(1, len(path.relative_to(ROOT).parts) + 1)}
@@ -238,6 +247,6 @@ def wrong_modes():
 
 
 found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models(), *wrong_budgets(),
-         *wrong_comments(), *wrong_words(), *wrong_modes()]
+         *wrong_quotes(), *wrong_comments(), *wrong_words(), *wrong_modes()]
 print("\n".join(found) if found else "every path, test, row and section that is named exists")
 sys.exit(1 if found else 0)

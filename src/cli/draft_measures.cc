@@ -36,8 +36,8 @@ DraftChain chain_of(const Drafts& drafts) {
   return out;
 }
 
-// FixedProposer nothing itself: others draft, and it keeps what they said and how long they took. One text at a time.
-class DraftRecorder final : public Proposer {
+// Proposes nothing itself: records what others draft and how long that takes. One sequence at a time.
+class DraftRecorder final : public Proposer, public ProposerExtras {
  public:
   explicit DraftRecorder(std::vector<std::unique_ptr<Proposer>> watched) {
     for (auto& p : watched) watched_.push_back({.proposer = std::move(p)});
@@ -46,20 +46,21 @@ class DraftRecorder final : public Proposer {
   void begin_step(const StepPrices&) override {
     for (Watched& w : watched_) w.proposer->begin_step({.step = 1e9});
   }
+  ProposerExtras* extras() override { return this; }
   bool reads_hidden() const override {
-    return std::ranges::any_of(watched_, [](const Watched& w) { return w.proposer->reads_hidden(); });
+    return std::ranges::any_of(watched_, [](const Watched& w) { return w.extras && w.extras->reads_hidden(); });
   }
   void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override {
-    for (Watched& w : watched_) timed(w, [&] { w.proposer->saw(sequence, n_tokens, hidden); });
+    each_extras([&](Watched& w) { timed(w, [&] { w.extras->saw(sequence, n_tokens, hidden); }); });
   }
   const HiddenStates* taps() const override {
     for (const Watched& w : watched_) {
-      if (w.proposer->taps() != nullptr) return w.proposer->taps();
+      if (w.extras && w.extras->taps() != nullptr) return w.extras->taps();
     }
     return nullptr;
   }
   void read(const ReadTokens& tokens) override {
-    for (Watched& w : watched_) timed(w, [&] { w.proposer->read(tokens); });
+    each_extras([&](Watched& w) { timed(w, [&] { w.extras->read(tokens); }); });
   }
   void propose(const ProposalInput& input, Drafts&) override {
     for (Watched& w : watched_) {
@@ -71,12 +72,12 @@ class DraftRecorder final : public Proposer {
     }
   }
   bool keeps_answers() const override {
-    return std::ranges::any_of(watched_, [](const Watched& w) { return w.proposer->keeps_answers(); });
+    return std::ranges::any_of(watched_, [](const Watched& w) { return w.extras && w.extras->keeps_answers(); });
   }
   void ended(const EndedText& text) override {
-    for (Watched& w : watched_) {
-      if (w.proposer->keeps_answers()) w.proposer->ended(text);
-    }
+    each_extras([&](Watched& w) {
+      if (w.extras->keeps_answers()) w.extras->ended(text);
+    });
   }
   void forget(int64_t sequence) override {
     for (Watched& w : watched_) w.proposer->forget(sequence);
@@ -97,10 +98,17 @@ class DraftRecorder final : public Proposer {
  private:
   struct Watched {
     std::unique_ptr<Proposer> proposer;
-    std::vector<DraftChain> drafts;  // of this text
-    std::vector<double> each;        // seconds of a draft, of each step that had any
-    double seconds = 0;              // since the last drafts
+    ProposerExtras* extras = proposer->extras();  // may be null
+    std::vector<DraftChain> drafts;               // of this text
+    std::vector<double> each;                     // seconds of a draft, of each step that had any
+    double seconds = 0;                           // since the last drafts
   };
+  template <typename Body>
+  void each_extras(const Body& body) {
+    for (Watched& w : watched_) {
+      if (w.extras) body(w);
+    }
+  }
   template <typename Body>
   static void timed(Watched& w, const Body& body) {
     const double begin = steady_clock().now();

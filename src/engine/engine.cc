@@ -8,7 +8,6 @@
 #include "engine/measure_steps.h"
 #include "engine/memory_plan.h"
 #include "model/model.h"
-#include "sample/grammar/matcher.h"
 #include "spec/free_proposers.h"
 #include "text/tokenizer/tokenizer.h"
 #include "worker/disk_thread.h"
@@ -33,23 +32,32 @@ constexpr double kFetchTurn = 0.002;
 // for no more. Sixteen conversations of 512 tokens.
 constexpr int32_t kBroughtPositions = 8192;
 
-// A chain's drafts up to the first that the grammar of its request refuses: no row is spent on what cannot be drawn.
-// What was drawn for rejection stays: that it is refused is a part of the law.
-void cut_by_grammar(Sequence& s) {
-  grammar::Matcher* matcher = s.request->grammar.get();
-  const bool is_drawn = std::ranges::any_of(s.drafts.q, [](const auto& q) { return !q.empty(); });
-  if (matcher == nullptr || is_drawn || s.drafts.must_run || !s.drafts.is_chain(s.drafts.size())) return;
-  grammar::StateId state = s.sampler_state.grammar;
-  for (int32_t i = 0; i < s.drafts.size(); ++i) {
-    state = matcher->after(s.choice, state, s.drafts.tokens[static_cast<size_t>(i)]);
-    if (state == grammar::kDead) return s.drafts.cut(i);
+// Where blocks outlive the process; null: nowhere. `given` is one that is open already.
+Result<std::unique_ptr<DurableStore>> store_of(std::unique_ptr<DurableStore> given, const EngineOptions& options,
+                                               const Worker& worker) {
+  if (given == nullptr && !options.disk_folder.empty()) {
+    if (worker.facts().digest.empty()) {
+      return invalid("Blocks that outlive the process need the digest of the model that they belong to.",
+                     "model_digest");
+    }
+    const BlockFormat format = {.block_len = options.block_len, .payload_bytes = worker.kv().block_bytes()};
+    ASSIGN_OR_RETURN(given, open_disk(options.disk_folder, format));
   }
+  if (!options.prefix_cache) given.reset();
+  return given;
 }
 
-// Rejection verifies all, whatever they cost: what is verified may not depend on the clock.
-void pin(Drafts& drafts) { std::ranges::fill(drafts.likely, 1.0F); }
-
 }  // namespace
+
+struct Engine::Parts {
+  std::unique_ptr<Worker> worker;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<DurableStore> store;
+  const EngineOptions& options;
+  int32_t n_blocks = 0, n_host_blocks = 0;
+  const Clock& clock;
+  PrefixHash hash;
+};
 
 Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<const Tokenizer> tokenizer, Stream& stream,
                                                const EngineOptions& options, const Clock& clock,
@@ -99,64 +107,53 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
                                                                    .step_tokens = options.step_tokens,
                                                                    .max_rows = options.max_rows,
                                                                    .hidden_layers = {n_layers}}));
-  std::unique_ptr<Engine> engine(
-      new Engine(std::move(worker), std::move(tokenizer), options, n_blocks, n_host_blocks, clock, hash));
-  TRY(engine->use_disk(std::move(store)));
-  return engine;
+  ASSIGN_OR_RETURN(store, store_of(std::move(store), options, *worker));
+  return std::unique_ptr<Engine>(new Engine({.worker = std::move(worker),
+                                             .tokenizer = std::move(tokenizer),
+                                             .store = std::move(store),
+                                             .options = options,
+                                             .n_blocks = n_blocks,
+                                             .n_host_blocks = n_host_blocks,
+                                             .clock = clock,
+                                             .hash = hash}));
 }
 
-Engine::Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> tokenizer, const EngineOptions& options,
-               int32_t n_blocks, int32_t n_host_blocks, const Clock& clock, PrefixHash hash)
-    : worker_(std::move(worker)),
-      options_(options),
-      has_text_(tokenizer != nullptr),
-      cache_({.n_blocks = n_blocks,
-              .n_host_blocks = n_host_blocks,
-              .block_len = options.block_len,
-              .prefix_cache = options.prefix_cache,
-              .hash = hash}),
-      scheduler_(cache_, {.budget = {.n_tokens = options.step_tokens, .n_rows = options.max_rows},
-                          .max_itl = options.max_itl,
-                          .max_sequences = options.max_sequences,
-                          .context_len = worker_->facts().context_len,
-                          .policy = options.policy,
-                          .reads_whole = worker_->facts().encoder.has_value()}),
-      runner_(*worker_, worker_->stream().team(), batch_limits(worker_->facts(), options), clock),
-      settler_(cache_, scheduler_, clock, worker_->facts().context_len, worker_->facts().window),
-      live_(worker_->facts(), options_, std::move(tokenizer), cache_.tree(), settler_, clock),
-      notes_(clock, options.max_sequences),
+Engine::Engine(Parts parts)
+    : worker_(std::move(parts.worker)),
+      options_(parts.options),
+      has_text_(parts.tokenizer != nullptr),
+      cache_({.n_blocks = parts.n_blocks,
+              .n_host_blocks = parts.n_host_blocks,
+              .block_len = options_.block_len,
+              .prefix_cache = options_.prefix_cache,
+              .hash = parts.hash}),
+      disk_(parts.store
+                ? std::make_unique<DiskTier>(cache_, *worker_, cost_, std::move(parts.store), options_.disk_bytes)
+                : nullptr),
+      scheduler_(cache_, cost_, disk_.get(),
+                 {.budget = {.n_tokens = options_.step_tokens, .n_rows = options_.max_rows},
+                  .max_itl = options_.max_itl,
+                  .max_sequences = options_.max_sequences,
+                  .context_len = worker_->facts().context_len,
+                  .policy = options_.policy,
+                  .reads_whole = worker_->facts().encoder.has_value()}),
+      speculation_(worker_->facts(), options_, cache_, scheduler_),
+      runner_(*worker_, worker_->stream().team(), batch_limits(worker_->facts(), options_), parts.clock),
+      settler_(cache_, scheduler_, disk_.get(), parts.clock, worker_->facts()),
+      live_(worker_->facts(), options_, std::move(parts.tokenizer), cache_.tree(), settler_, speculation_, parts.clock),
+      notes_(parts.clock, options_.max_sequences),
       observer_(&nobody),
-      n_to_bring_(std::min(n_blocks, kBroughtPositions / options.block_len)) {
-  failures_.reserve(static_cast<size_t>(options.max_sequences));
-  proposals_.reserve(static_cast<size_t>(options.max_sequences));
-  proposed_to_.reserve(static_cast<size_t>(options.max_sequences));
-  tap_rows_.reserve(static_cast<size_t>(options.step_tokens));
-  const ModelFacts& facts = worker_->facts();
-  for (const MeasuredStep& step : options.measured_steps) scheduler_.took(step);
-  if (options.max_drafts > 0) speculate(free_proposers(facts, options.max_sequences), options.max_drafts);
+      n_to_bring_(std::min(parts.n_blocks, kBroughtPositions / options_.block_len)) {
+  failures_.reserve(static_cast<size_t>(options_.max_sequences));
+  for (const MeasuredStep& step : options_.measured_steps) scheduler_.took(step);
+  if (options_.max_drafts > 0) speculate(free_proposers(worker_->facts(), options_.max_sequences), options_.max_drafts);
 }
 
 Engine::~Engine() = default;
 
-Status Engine::use_disk(std::unique_ptr<DurableStore> store) {
-  if (store == nullptr && !options_.disk_folder.empty()) {
-    if (worker_->facts().digest.empty()) {
-      return invalid("Blocks that outlive the process need the digest of the model that they belong to.",
-                     "model_digest");
-    }
-    const BlockFormat format = {.block_len = options_.block_len, .payload_bytes = worker_->kv().block_bytes()};
-    ASSIGN_OR_RETURN(store, open_disk(options_.disk_folder, format));
-  }
-  if (store == nullptr || !options_.prefix_cache) return {};
-  disk_ = std::make_unique<DiskTier>(cache_, *worker_, scheduler_.cost(), std::move(store), options_.disk_bytes);
-  scheduler_.use_disk(*disk_);
-  settler_.use_disk(*disk_);
-  return {};
-}
-
 Result<AdmittedRequest> Engine::admit(Request request) const {
-  const bool is_told_of_prompts = proposer_ != nullptr && proposer_->taps() != nullptr;
-  if (pins_drafts(request.speculation.verifier) && is_told_of_prompts) request.speculation.reads_prompt = true;
+  if (pins_drafts(request.speculation.verifier) && speculation_.reads_prompts())
+    request.speculation.reads_prompt = true;
   return ibid::admit(std::move(request), worker_->facts(), has_text_);
 }
 
@@ -197,34 +194,52 @@ Status Engine::take(const AdmittedRequest& request) try {
 }
 
 bool Engine::step(std::vector<Output>& out) {
-  if (!live_.make_room(out)) return false;  // nothing may be lost between an end and the telling of it
+  if (!live_.make_room(out)) return false;  // without room for outputs nothing begins
   const size_t n_before = out.size();
-  live_.end_cancelled(out);  // between steps nothing runs: ending is easy
+  begin(out);                                       // end what was cancelled, take in blocks that a disk has read
+  scheduler_.choose_decodes();                      // whose next token the step computes
+  speculation_.propose();                           // draft tokens for these
+  const StepPlan& plan = this->plan();              // who runs, how many tokens, on which blocks
+  if (!plan.empty()) settle(plan, run(plan), out);  // batch, forward pass, draw, verify; then append, publish, stop
+  live_.end_failed(failures_, out);
+  return finish(plan) || out.size() > n_before;
+}
+
+// Between steps nothing runs, so that ending a request is easy.
+void Engine::begin(std::vector<Output>& out) {
+  live_.end_cancelled(out);
   live_.end_overdue(notes_.begin(), out);
   settle_disk();
   weigh_host_tier();
-  scheduler_.choose_decodes();
-  propose();
-  const StepPlan& plan = scheduler_.plan(notes_.proposed());  // policy: who runs, how many tokens, on which blocks
+}
+
+const StepPlan& Engine::plan() {
+  const StepPlan& plan = scheduler_.plan(notes_.proposed());
   notes_.planned(plan);
   observer_->planned(plan);
   failures_.take(plan.starved);
-  if (!plan.empty()) {
-    StepResult& result = runner_.run(plan);  // mechanism: batch, forward, draw, verify
-    notes_.ran(result);
-    observer_->ran(plan, result);
-    const size_t n_told = out.size();
-    // Facts: append, publish, share, stop, free, tell.
-    settler_.settle(plan, notes_.begun_at(), result, failures_, out);
-    show_taps(plan, result);
-    show_hidden(plan, result);
-    show_refused(plan, result);
-    observer_->settled(plan);
-    live_.publish_ended(plan, n_told, out);
-    notes_.settled();
-    scheduler_.took(notes_.seconds());
-  }
-  live_.end_failed(failures_, out);
+  return plan;
+}
+
+StepResult& Engine::run(const StepPlan& plan) {
+  StepResult& result = runner_.run(plan, speculation_.wants());
+  notes_.ran(result);
+  observer_->ran(plan, result);
+  return result;
+}
+
+void Engine::settle(const StepPlan& plan, StepResult& result, std::vector<Output>& out) {
+  const size_t n_before = out.size();
+  settler_.settle(plan, notes_.begun_at(), result, failures_, out);
+  speculation_.settled(plan, result);
+  observer_->settled(plan);
+  live_.publish_ended(plan, n_before, out);
+  notes_.settled();
+  scheduler_.took(notes_.seconds());
+}
+
+// What an engine does between steps. Whether the step, or a disk, had work.
+bool Engine::finish(const StepPlan& plan) {
   observer_->stepped(*this);
 #ifndef NDEBUG
   try {
@@ -235,13 +250,13 @@ bool Engine::step(std::vector<Output>& out) {
   if (plan.empty() && live_.n_unfinished() == 0) bring_memory();
   const bool is_fetching = disk_ && disk_->is_fetching();
   if (plan.empty() && is_fetching) disk_->wait(kFetchTurn);
-  return !plan.empty() || is_fetching || out.size() > n_before;
+  return !plan.empty() || is_fetching;
 }
 
 // Of what the largest step needs, and of a block that requests will need, before they come: a virtual machine's first
 // write of a page was measured to take up to 27 us, and all of a prompt's a third of what reading it took.
 void Engine::bring_memory() {
-  if (has_memory_to_take_) has_memory_to_take_ = worker_->take_next() || (proposer_ && proposer_->take_next());
+  if (has_memory_to_take_) has_memory_to_take_ = worker_->take_next() || speculation_.take_next();
   if (n_brought_ == n_to_bring_) return;
   const BlockId block{n_brought_++};
   if (scheduler_.new_blocks().write(block)) worker_->kv().bring(block);
@@ -260,89 +275,17 @@ void Engine::settle_disk() {
 // A block that goes down and comes up again is copied twice. Computing it is priced as the second of two, without what
 // a step costs by itself.
 void Engine::weigh_host_tier() {
-  const StepCost& cost = scheduler_.cost();
-  if (options_.host_copy_seconds <= 0 || !cost.is_known()) return;
+  if (options_.host_copy_seconds <= 0 || !cost_.is_known()) return;
   StepLoad one, two;
   one.add_prompt(0, options_.block_len, 0);
   two.add_prompt(0, 2 * options_.block_len, 0);
-  const bool is_worth = 2 * options_.host_copy_seconds < cost.seconds(two) - cost.seconds(one);
+  const bool is_worth = 2 * options_.host_copy_seconds < cost_.seconds(two) - cost_.seconds(one);
   cache_.use_lower_tiers(is_worth);
 }
 
 void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
-  proposer_ = std::move(proposer);
-  max_drafts_ = std::min(max_drafts, kMaxDrafts);
-  live_.set_proposer(proposer_.get());
+  speculation_.use(std::move(proposer), max_drafts);
   has_memory_to_take_ = true;
-  runner_.keep_hidden(proposer_ && proposer_->reads_hidden());
-  runner_.keep_refused(proposer_ && proposer_->reads_refused());
-  runner_.tap(proposer_ ? proposer_->taps() : nullptr);
-}
-
-// For those that wait for their next token, as far as the answer may go on after it.
-void Engine::propose() {
-  if (!proposer_) return;
-  proposals_.clear(), proposed_to_.clear();
-  for (Sequence* s : scheduler_.running()) {
-    s->drafts.clear();
-    if (s->group != nullptr) continue;
-    const Request& r = *s->request;
-    const int32_t context_len = worker_->facts().context_len;
-    int32_t n_left = context_len - s->n_tokens();
-    if (r.max_tokens >= 0) n_left = std::min(n_left, r.max_tokens - s->n_answered());
-    int32_t n = std::min(max_drafts_, n_left - 1);
-    if (r.speculation.max_drafts >= 0) n = std::min(n, r.speculation.max_drafts);
-    if (n <= 0 || s->n_tokens() - s->n_computed != 1 || s->sits_out) continue;
-    const auto tokens = std::span<const TokenId>(s->tokens);
-    const auto n_prompt = static_cast<size_t>(s->prompt_len);
-    proposed_to_.push_back(s);
-    proposals_.push_back({.input = {.sequence = raw(s->id),
-                                    .prompt = tokens.first(n_prompt),
-                                    .answer = tokens.subspan(n_prompt),
-                                    .max_drafts = n,
-                                    .prediction = r.speculation.prediction,
-                                    .temperature = r.sampling.temperature,
-                                    .sampler = s->sampler.get(),
-                                    .state = s->sampler_state,
-                                    .grammar = r.grammar.get(),
-                                    .choice = s->choice,
-                                    .verifier = r.speculation.verifier,
-                                    .n_left = n_left,
-                                    .scope = cache_.tree().spelled(s->scope),
-                                    .free_alone = r.speculation.free_alone,
-                                    .has_credit = s->draft_account.has_credit(),
-                                    .blocks = cache_.keeps_blocks() ? &s->blocks : nullptr},
-                          .drafts = &s->drafts});
-  }
-  if (proposals_.empty()) return;
-  const StepPrices prices = scheduler_.prices();
-  try {
-    proposer_->begin_step(prices);
-    proposer_->propose_all(proposals_);
-    for (size_t i = 0; i < proposals_.size(); ++i) {
-      const ProposalInput& input = proposals_[i].input;
-      Drafts& drafts = *proposals_[i].drafts;
-      drafts.cut(input.max_drafts);
-      if (pins_drafts(input.verifier)) pin(drafts);
-      DraftAccount& account = proposed_to_[i]->draft_account;
-      account.begin_step(prices);
-      const bool are_to_pay = !drafts.empty() && drafts.likely.front() < 1;  // who is certain has decided
-      if (are_to_pay) drafts.cut(account.affordable(drafts.size()));
-    }
-    for (Sequence* s : scheduler_.running()) cut_by_grammar(*s);
-  } catch (const std::bad_alloc&) {  // then there are none
-    for (const Proposal& p : proposals_) p.drafts->clear();
-  }
-  charge_for_drafting();
-}
-
-// What drafting took is shared by those who have drafts of it; where nobody has, by all.
-void Engine::charge_for_drafting() {
-  const auto n_drafted = std::ranges::count_if(proposals_, [](const Proposal& p) { return !p.drafts->empty(); });
-  const auto n = static_cast<double>(n_drafted > 0 ? n_drafted : std::ssize(proposals_));
-  for (Sequence* s : proposed_to_) {
-    if (n_drafted == 0 || !s->drafts.empty()) s->draft_account.drafted(proposer_->spent() / n);
-  }
 }
 
 void Engine::measure_steps(const Clock& clock) {
@@ -395,8 +338,8 @@ EngineStats Engine::stats() const {
   stats.n_cancelled = counts.n_cancelled;
   stats.n_failed = counts.n_failed;
   stats.n_overdue = live_.n_overdue();
-  stats.step_error_p50 = scheduler_.cost().error_p50();
-  stats.step_error_p95 = scheduler_.cost().error_p95();
+  stats.step_error_p50 = cost_.error_p50();
+  stats.step_error_p95 = cost_.error_p95();
   stats.step_prefill_tokens = counts.step_prefill_tokens;
   stats.step_decode_tokens = counts.step_decode_tokens;
   return stats;

@@ -1,5 +1,6 @@
 // Engine: many requests over one model, one step at a time (docs/design.md section 3). Connects its parts:
-//   scheduler (who runs) -> runner (batch, worker, draw) -> settler (facts) -> live requests (what clients hear).
+//   scheduler (who runs) -> runner (batch, worker, draw) -> settler (facts) -> live requests (outputs to clients).
+// Speculation stands beside the scheduler and fills in draft tokens.
 // All state belongs to the thread that calls step(); EngineThread (engine_thread.h) is that thread for servers and
 // terminals.
 #pragma once
@@ -16,8 +17,8 @@
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/settle.h"
+#include "engine/speculation.h"
 #include "engine/step_notes.h"
-#include "spec/proposer.h"
 #include "spec/target_seat.h"
 #include "worker/worker.h"
 
@@ -54,8 +55,8 @@ class Engine {
   // Ends a request at the next step boundary; its blocks are free after that step(). Unknown ids are ignored.
   void cancel(RequestId id);
   void cancel_all();
-  // One turn. Appends what became known to `out`. False when there was nothing to do, or no memory to tell of it: then
-  // nothing was done either. A request that an allocation fails for ends with ErrorKind::kNoMemory, and it alone.
+  // One turn. Appends the outputs to `out`. False when there was nothing to do, or no memory for outputs: then nothing
+  // was done either. A request that an allocation fails for ends with ErrorKind::kNoMemory, and it alone.
   bool step(std::vector<Output>& out);
   // From the next step on, at most max_drafts tokens a sequence and step (kMaxDrafts bound them) are proposed by this
   // one.
@@ -67,7 +68,7 @@ class Engine {
                       std::min(options_.max_rows, options_.step_tokens));
   }
 
-  // Before any request and any record: what steps cost is measured on this machine instead of drafted, and stands in
+  // Before any request and any record: what steps cost is measured on this machine instead of estimated, and stands in
   // options(). The model computes for some 50 ms.
   void measure_steps(const Clock& clock = steady_clock());
 
@@ -103,33 +104,29 @@ class Engine {
   void self_check() const;
 
  private:
-  Engine(std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> tokenizer, const EngineOptions& options,
-         int32_t n_blocks, int32_t n_host_blocks, const Clock& clock, PrefixHash hash);
-  Status use_disk(std::unique_ptr<DurableStore> store);
+  struct Parts;  // of which it is made
+  explicit Engine(Parts parts);
+  void begin(std::vector<Output>& out);
+  const StepPlan& plan();
+  StepResult& run(const StepPlan& plan);
+  void settle(const StepPlan& plan, StepResult& result, std::vector<Output>& out);
+  bool finish(const StepPlan& plan);
   void settle_disk();
   void weigh_host_tier();
   void bring_memory();
-  void propose();
-  void charge_for_drafting();
-  void show_taps(const StepPlan& plan, const StepResult& result);
-  void show_hidden(const StepPlan& plan, const StepResult& result);
-  void show_refused(const StepPlan& plan, const StepResult& result);
   Status take(const AdmittedRequest& request);
 
   std::unique_ptr<Worker> worker_;
   EngineOptions options_;
   bool has_text_;
   BlockCache cache_;
+  StepCost cost_;                   // of steps on this machine, as far as it has been seen
+  std::unique_ptr<DiskTier> disk_;  // may be null
   Scheduler scheduler_;
+  Speculation speculation_;
   Runner runner_;
   Settler settler_;
   LiveRequests live_;
-  std::unique_ptr<DiskTier> disk_;      // may be null
-  std::unique_ptr<Proposer> proposer_;  // may be null
-  int32_t max_drafts_ = 0;
-  std::vector<Proposal> proposals_;     // of a step
-  std::vector<Sequence*> proposed_to_;  // whose they are
-  std::vector<int32_t> tap_rows_;       // of a share
   StepFailures failures_;
   StepNotes notes_;
   EngineObserver* observer_;  // one that hears nothing, where nobody listens

@@ -57,9 +57,7 @@ double FairPolicy::choose_decodes(std::span<Sequence* const> running) {
   const Flow* first = most_pressed(running, limit);
   if (first == nullptr) return kNoLimit;
   StepLoad all;
-  for (const Sequence* s : running) {
-    if (decodes(*s)) all.add_decode(s->n_computed);
-  }
+  for (const auto& [tenant, flow] : flows_) all.add(flow.decodes);
   const double for_decodes = limit - kept_for_prompts(limit);
   if (cost().seconds(all) <= kSlack * for_decodes) return limit;
   waiting_.clear();

@@ -22,13 +22,14 @@ struct Told {
 };
 
 // Looks up drafts, so that some are right, and writes down what it is told.
-class Watching final : public Proposer {
+class Watching final : public Proposer, public ProposerExtras {
  public:
   explicit Watching(Told& told) : told_(told), lookup_(512, 8, {}) {}
   bool reads_hidden() const override { return true; }
   void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override {
     told_.states[sequence][n_tokens].assign(hidden.begin(), hidden.end());
   }
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     std::vector<TokenId>& text = told_.texts[input.sequence];
     text.assign(input.prompt.begin(), input.prompt.end());

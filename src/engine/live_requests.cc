@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/grow.h"
-#include "kernels/arithmetic_version.h"
+#include "engine/scope_of.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
@@ -24,12 +24,13 @@ double longest_wait(const Request& request) {
 
 LiveRequests::LiveRequests(const ModelFacts& facts, const EngineOptions& options,
                            std::shared_ptr<const Tokenizer> tokenizer, PrefixTree& tree, Settler& settler,
-                           const Clock& clock)
+                           Speculation& speculation, const Clock& clock)
     : facts_(facts),
       options_(options),
       tokenizer_(std::move(tokenizer)),
       tree_(tree),
       settler_(settler),
+      speculation_(speculation),
       clock_(clock) {}
 
 // All that may fail comes before all that changes something.
@@ -103,17 +104,8 @@ void LiveRequests::make_group(Live& live) const {
   live.group = std::move(group);
 }
 
-CacheScope LiveRequests::scope_of(const Request& request) const {
-  const bool is_salted = !request.cache_salt.empty();
-  return {.arithmetic = arithmetic_id(),
-          .model = facts_.digest,
-          .kv_dtype = std::string(traits(options_.kv_dtype).name),
-          .rope = facts_.rope,
-          .salt = is_salted ? request.tenant + '\n' + request.cache_salt : request.tenant};
-}
-
 void LiveRequests::hold_scopes(Live& live) {
-  const CacheScope scope = scope_of(*live.sequences.front()->request);
+  const CacheScope scope = scope_of(*live.sequences.front()->request, facts_, options_.kv_dtype);
   const ScopeId held = tree_.hold(scope);  // spelled once, for all choices
   for (const auto& s : live.sequences) {
     if (s->choice > 0) tree_.hold_again(held);
@@ -173,7 +165,7 @@ void LiveRequests::end(const std::vector<RequestId>& ids, std::vector<Output>& o
       try {
         end_one(*s);
       } catch (const std::bad_alloc&) {
-        settler_.fail(*s, out_of_memory());
+        settler_.fail(*s, out_of_memory(), clock_.now());
       }
       publish(*s, out);
     }
@@ -182,7 +174,7 @@ void LiveRequests::end(const std::vector<RequestId>& ids, std::vector<Output>& o
 }
 
 void LiveRequests::end_cancelled(std::vector<Output>& out) {
-  end(cancelled_, out, [this](Sequence& s) { settler_.end(s, FinishReason::kCancelled); });
+  end(cancelled_, out, [this](Sequence& s) { settler_.end(s, FinishReason::kCancelled, clock_.now()); });
   cancelled_.clear();
 }
 
@@ -198,16 +190,17 @@ void LiveRequests::end_overdue(double now, std::vector<Output>& out) {
   n_overdue_ += static_cast<int64_t>(overdue_.size());
   // All of a request waits for its first choice.
   end(overdue_, out, [this](Sequence& s) {
-    settler_.fail(s, exhausted("The request could not begin in the time that it was given; try again later."));
+    settler_.fail(s, exhausted("The request could not begin in the time that it was given; try again later."),
+                  clock_.now());
   });
 }
 
 void LiveRequests::end_failed(const StepFailures& failures, std::vector<Output>& out) {
-  end(failures.starved, out, [this](Sequence& s) { settler_.fail(s, out_of_memory()); });
-  end(failures.unsound, out, [this](Sequence& s) { settler_.fail(s, unsound_row()); });
+  end(failures.starved, out, [this](Sequence& s) { settler_.fail(s, out_of_memory(), clock_.now()); });
+  end(failures.unsound, out, [this](Sequence& s) { settler_.fail(s, unsound_row(), clock_.now()); });
 }
 
-// Each choice as it ends: what proposers hold for it is others' from then on. The request once all have.
+// Each choice as it ends: what the proposer holds for it is free from then on. The request once all have.
 void LiveRequests::forget_finished(RequestId id) {
   const auto it = requests_.find(id);
   if (it == requests_.end()) return;
@@ -215,25 +208,9 @@ void LiveRequests::forget_finished(RequestId id) {
   const bool is_over = std::ranges::all_of(it->second.sequences, finished);
   for (const auto& s : it->second.sequences) {
     const bool is_to_go = finished(s);
-    if (proposer_ == nullptr || !is_to_go || std::exchange(s->was_forgotten, true)) continue;
-    if (proposer_->keeps_answers()) show_ended(*s);
-    proposer_->forget(raw(s->id));
+    if (is_to_go) speculation_.ended(*s);
   }
   if (is_over) requests_.erase(it);
-}
-
-// To who keeps answers for sequences to come. Not one that a search thought of, and not one of who wants no drafts.
-void LiveRequests::show_ended(const Sequence& s) const {
-  const bool has_failed = s.answer->reason() == FinishReason::kError || s.answer->reason() == FinishReason::kCancelled;
-  if (has_failed) return;
-  if (s.group != nullptr || s.request->speculation.max_drafts == 0 || s.n_answered() == 0) return;
-  try {
-    const std::string scope = scope_of(*s.request).spelled();  // the sequence has let go of its own
-    const auto tokens = std::span<const TokenId>(s.tokens);
-    const auto n_prompt = static_cast<size_t>(s.prompt_len);
-    proposer_->ended({.prompt = tokens.first(n_prompt), .answer = tokens.subspan(n_prompt), .scope = scope});
-  } catch (const std::bad_alloc&) {  // then nobody remembers it
-  }
 }
 
 }  // namespace ibid

@@ -1,5 +1,5 @@
-// LiveRequests: the requests that have not ended, with a sequence for each of their choices. Makes them, tells what
-// they have to say, ends those that are cancelled or that something failed for, and forgets them.
+// LiveRequests: the requests that have not ended, with a sequence for each of their choices. Makes them, collects their
+// outputs, ends those that are cancelled or that something failed for, and forgets them.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 #include "engine/search_group.h"
 #include "engine/sequence.h"
 #include "engine/settle.h"
-#include "spec/proposer.h"
+#include "engine/speculation.h"
 
 namespace ibid {
 
@@ -21,7 +21,7 @@ class LiveRequests {
  public:
   // All outlive this. `tokenizer` may be null.
   LiveRequests(const ModelFacts& facts, const EngineOptions& options, std::shared_ptr<const Tokenizer> tokenizer,
-               PrefixTree& tree, Settler& settler, const Clock& clock);
+               PrefixTree& tree, Settler& settler, Speculation& speculation, const Clock& clock);
 
   bool contains(RequestId id) const { return requests_.contains(id); }
   // Throws std::bad_alloc with nothing changed. Returns the first choice; the others follow it (Sequence::followers).
@@ -44,9 +44,6 @@ class LiveRequests {
   int64_t n_overdue() const { return n_overdue_; }
   void end_failed(const StepFailures& failures, std::vector<Output>& out);
 
-  // Told of each sequence that is forgotten, and of its answer if it keeps those.
-  void set_proposer(Proposer* proposer) { proposer_ = proposer; }
-
   template <typename Visit>
   void each_sequence(Visit visit) const {
     for (const auto& [id, live] : requests_) {
@@ -66,21 +63,19 @@ class LiveRequests {
   };
   Live make(const AdmittedRequest& request);
   void make_group(Live& live) const;
-  CacheScope scope_of(const Request& request) const;
   void hold_scopes(Live& live);
   template <typename End>
   void end(const std::vector<RequestId>& ids, std::vector<Output>& out, End end_one);
   void publish(Sequence& sequence, std::vector<Output>& out);
   void forget_finished(RequestId id);
-  void show_ended(const Sequence& sequence) const;
 
   const ModelFacts& facts_;
   const EngineOptions& options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   PrefixTree& tree_;
   Settler& settler_;
+  Speculation& speculation_;
   const Clock& clock_;
-  Proposer* proposer_ = nullptr;
   // Of all sequences, side by side: a step goes through them.
   std::pmr::unsynchronized_pool_resource memory_;
   std::unordered_map<RequestId, Live> requests_;

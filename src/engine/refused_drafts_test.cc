@@ -19,13 +19,14 @@ struct Told {
 };
 
 // Chains and trees of any tokens, now and then what was said last time.
-class Watching final : public Proposer {
+class Watching final : public Proposer, public ProposerExtras {
  public:
   explicit Watching(std::map<int64_t, std::vector<Told>>& told) : told_(told) {}
   bool reads_refused() const override { return true; }
   void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) override {
     waiting_[sequence] = {n_tokens, {drafts.begin(), drafts.end()}};
   }
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     std::vector<TokenId> text(input.prompt.begin(), input.prompt.end());
     text.insert(text.end(), input.answer.begin(), input.answer.end());

@@ -30,7 +30,7 @@ class StopSet;          // text/output/stop_matcher.h: compiled stop strings and
 enum class RequestId : uint64_t {};
 
 // Coupled drafts change no token, so none of this is in a record: a replay is told what another verifier drew.
-struct Speculation {
+struct SpeculationParams {
   int32_t max_drafts = -1;  // a step, as far as the engine proposes any; -1: as many as it does; 0: none
   Verifier verifier = Verifier::kCoupled;
   bool free_alone = false;  // from those alone who take next to no time: the text itself, its prediction, its grammar
@@ -55,7 +55,7 @@ struct Request {
   float tpot_target = 0;
   float ttft_target = 0;
   float max_wait = 0;
-  Speculation speculation;
+  SpeculationParams speculation;
 
   std::vector<TokenId> prompt;  // at least one token, at most the context
   SamplingParams sampling;

@@ -7,8 +7,9 @@
 
 namespace ibid {
 
-Room::Room(BlockCache& cache, Policy& policy, WaitingQueue& queue, std::vector<Sequence*>& running, int32_t context_len)
-    : cache_(cache), policy_(policy), queue_(queue), running_(running), context_len_(context_len) {}
+Room::Room(BlockCache& cache, Policy& policy, WaitingQueue& queue, std::vector<Sequence*>& running, DiskTier* disk,
+           int32_t context_len)
+    : cache_(cache), policy_(policy), queue_(queue), running_(running), disk_(disk), context_len_(context_len) {}
 
 bool Room::reserve(Sequence& s, int32_t n_tokens, StepPlan& plan) {
   while (!cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies)) {

@@ -23,8 +23,9 @@ class DiskTier;
 
 class Room {
  public:
-  // All outlive the room. `running` is in order; preempting takes out of it.
-  Room(BlockCache& cache, Policy& policy, WaitingQueue& queue, std::vector<Sequence*>& running, int32_t context_len);
+  // All outlive the room. `running` is in order; preempting takes out of it. `disk` may be null.
+  Room(BlockCache& cache, Policy& policy, WaitingQueue& queue, std::vector<Sequence*>& running, DiskTier* disk,
+       int32_t context_len);
 
   // Makes positions [n_computed, n_tokens) of a running sequence writable. False: it was preempted itself.
   bool reserve(Sequence& sequence, int32_t n_tokens, StepPlan& plan);
@@ -39,7 +40,6 @@ class Room {
   void make_room(size_t n_sequences) { grow(parked_, n_sequences); }
   void park(Sequence& sequence);  // into state kParked
   void unpark(Sequence& sequence);
-  void use_disk(DiskTier& disk) { disk_ = &disk; }
 
   int64_t n_preemptions() const { return n_preemptions_; }
 
@@ -55,7 +55,7 @@ class Room {
   WaitingQueue& queue_;
   std::vector<Sequence*>& running_;
   std::vector<Sequence*> parked_;
-  DiskTier* disk_ = nullptr;
+  DiskTier* disk_;  // null: there is none
   int32_t context_len_;
   int64_t n_preemptions_ = 0;
 };

@@ -56,7 +56,8 @@ Runner::Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, cons
   result_.shares.reserve(static_cast<size_t>(limits.n_sequences));
 }
 
-StepResult& Runner::run(const StepPlan& plan) {
+StepResult& Runner::run(const StepPlan& plan, const StepWants& wants) {
+  wants_ = wants;
   const double begin = clock_.now();
   ForwardBatch batch;
   if (plan.n_tokens > 0) batch = builder_.build(plan);
@@ -64,12 +65,11 @@ StepResult& Runner::run(const StepPlan& plan) {
     return is_contrastive(s) || (s.sequence->pools() && !s.sequence->ranks());
   };
   const auto is_read = [](const Share& s) { return s.sequence->may_be_read(); };
-  const Inflight step =
-      worker_.launch({.copies = plan.copies,
-                      .batch = plan.n_tokens > 0 ? &batch : nullptr,
-                      .wants_hidden = std::ranges::any_of(plan.shares, wants_hidden),
-                      .wants_rows_hidden = keeps_hidden_,
-                      .taps = taps_ != nullptr && std::ranges::any_of(plan.shares, is_read) ? taps_ : nullptr});
+  const Inflight step = worker_.launch({.copies = plan.copies,
+                                        .batch = plan.n_tokens > 0 ? &batch : nullptr,
+                                        .wants_hidden = std::ranges::any_of(plan.shares, wants_hidden),
+                                        .wants_rows_hidden = wants.rows_hidden,
+                                        .taps = std::ranges::any_of(plan.shares, is_read) ? wants.taps : nullptr});
   const StepOutput output = worker_.wait(step);
   logits_ = output.logits;
   rows_hidden_ = output.rows_hidden;
@@ -119,7 +119,7 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.told_turn = nullptr;
     const auto is_number = [](float x) { return std::isfinite(x); };
     result.is_unsound = share.sequence->pools() && !std::ranges::all_of(result.hidden, is_number);
-    result.out_of_memory = !make_room(result, row - begin, end - row, keeps_refused_);
+    result.out_of_memory = !make_room(result, row - begin, end - row, wants_.refused);
     if (!result.out_of_memory) {
       for (size_t scored = begin; scored < row; ++scored) tasks_.push_back({scored, scored - begin});
       if (row < end && (share.sequence->may_answer() || share.sequence->group != nullptr)) tasks_.push_back({row});
@@ -281,7 +281,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
 // The target's rows after drafts that were refused, from the first one after `parent` on: drafts, drawn without a
 // grammar, that change nothing of the result but what a proposer is told. One that cannot be drawn ends them.
 void Runner::read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch) {
-  if (!keeps_refused_ || result.is_told) return;
+  if (!wants_.refused || result.is_told) return;
   const Sequence& s = *share.sequence;
   const auto tokens = std::span<const TokenId>(s.tokens);
   const auto n_prompt = static_cast<size_t>(s.prompt_len);

@@ -62,21 +62,21 @@ struct StepResult {
   double sample_seconds = 0;
 };
 
+// What a step computes beside what its plan needs (ProposerExtras).
+struct StepWants {
+  bool rows_hidden = false;            // ShareResult::drawn_after
+  bool refused = false;                // ShareResult::refused
+  const HiddenStates* taps = nullptr;  // written in steps with sequences that may be read; null: none
+};
+
 class Runner {
  public:
   // All outlive the runner. `team` draws: it is idle while it does.
   Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, const Clock& clock);
-  // Valid until the next call.
-  StepResult& run(const StepPlan& plan);
+  // Valid until the next call. What `wants` points to lives as long as the call.
+  StepResult& run(const StepPlan& plan, const StepWants& wants = {});
   // From now on tokens are told, as far as it tells them; outlives the runner. Their rows are not read.
   void draw_from(ToldDraws* told) { told_ = told; }
-  // From now on results have what the final norm made of the rows that tokens are drawn from.
-  void keep_hidden(bool keep) { keeps_hidden_ = keep; }
-  // From now on results have what is drawn after refused drafts.
-  void keep_refused(bool keep) { keeps_refused_ = keep; }
-  // From now on steps with sequences that may be drafted for write these hidden states; null: none. Outlives the
-  // runner.
-  void tap(const HiddenStates* taps) { taps_ = taps; }
 
  private:
   struct Task {  // one row to score, or all rows of a share from the one that is drawn on
@@ -110,9 +110,8 @@ class Runner {
   BatchBuilder builder_;
   std::span<const float> logits_;  // [R, V] of this step
   std::span<const float> hidden_;  // [T, C] of it, after the final norm; empty if nobody wants them
-  bool keeps_hidden_ = false, keeps_refused_ = false;
-  const HiddenStates* taps_ = nullptr;
-  TensorView rows_hidden_;  // [R, C] of it; rank 0: not wanted
+  StepWants wants_;                // of this step
+  TensorView rows_hidden_;         // [R, C] of it; rank 0: not wanted
   std::vector<Task> tasks_;
   std::vector<int32_t> from_, to_;  // slots of accepted drafts that move
   std::vector<Scratch> scratch_;    // one per thread

@@ -27,14 +27,16 @@ double drafted_seconds(const StepLoad& load) { return 4 + load.n_decode_tokens; 
 
 }  // namespace
 
-Scheduler::Scheduler(BlockCache& cache, const SchedulerOptions& options)
+Scheduler::Scheduler(BlockCache& cache, StepCost& cost, DiskTier* disk, const SchedulerOptions& options)
     : cache_(cache),
       max_sequences_(options.max_sequences),
+      cost_(cost),
       new_blocks_(cache.pool().n_total(), cache.block_len()),
       policy_(make_policy(options.policy, {options.budget, options.max_itl, options.max_sequences}, cost_)),
       reads_whole_(options.reads_whole),
       shares_(policy_->shortest_first()),
-      room_(cache, *policy_, queue_, running_, options.context_len),
+      room_(cache, *policy_, queue_, running_, disk, options.context_len),
+      disk_(disk),
       fair_limit_(kNoLimit) {
   CHECK(options.budget.n_tokens >= max_sequences_ && options.budget.n_rows >= max_sequences_);
   CHECK(!reads_whole_ || options.budget.n_tokens >= options.context_len, "a text that no step has room for");
@@ -459,11 +461,6 @@ bool Scheduler::fetches(Sequence& s) try {
 } catch (const std::bad_alloc&) {
   plan_.starved.push_back(s.request->id);
   return true;
-}
-
-void Scheduler::use_disk(DiskTier& disk) {
-  disk_ = &disk;
-  room_.use_disk(disk);
 }
 
 void Scheduler::park(Sequence& s) {

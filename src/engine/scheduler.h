@@ -43,7 +43,8 @@ struct SchedulerOptions {
 
 class Scheduler {
  public:
-  Scheduler(BlockCache& cache, const SchedulerOptions& options);
+  // All outlive the scheduler. `cost` learns from took(). `disk`: prefixes may come from there; may be null.
+  Scheduler(BlockCache& cache, StepCost& cost, DiskTier* disk, const SchedulerOptions& options);
 
   // Room for this request, with which there are so many sequences in all. Only this, at submission, may throw for want
   // of memory: a request that finds none while a step is planned is named in the plan.
@@ -73,14 +74,11 @@ class Scheduler {
   // As Room::preempt(), between steps.
   void preempt(Sequence& sequence) { room_.preempt(sequence, plan_); }
 
-  // Prefixes may come from there.
-  void use_disk(DiskTier& disk);
   // Back into the queue, with the blocks that it has: its fetch is over.
   void fetched(Sequence& sequence) { queue_.push(sequence); }
 
   NewBlocks& new_blocks() { return new_blocks_; }
   const std::vector<Sequence*>& running() const { return running_; }
-  const StepCost& cost() const { return cost_; }
   int64_t n_preemptions() const { return room_.n_preemptions(); }
 
  private:
@@ -128,7 +126,7 @@ class Scheduler {
 
   BlockCache& cache_;
   int32_t max_sequences_;
-  StepCost cost_;
+  StepCost& cost_;
   NewBlocks new_blocks_;
   std::unique_ptr<Policy> policy_;
   const bool reads_whole_;
@@ -136,7 +134,7 @@ class Scheduler {
   std::vector<Sequence*> running_;  // in the order of their keys
   WaitingQueue queue_;
   Room room_;
-  DiskTier* disk_ = nullptr;  // null: there is none
+  DiskTier* disk_;  // null: there is none
   // Who did not fit last, and how things were then: looking up a long prompt costs something.
   struct Refusal {
     SeqId sequence = SeqId::kNone;

@@ -9,7 +9,7 @@ namespace {
 struct Queue {
   explicit Queue(int32_t n_blocks)
       : cache({.n_blocks = n_blocks, .block_len = 4}),
-        scheduler(cache, {.budget = {64, 8}, .max_sequences = 8, .context_len = 16}) {}
+        scheduler(cache, cost, nullptr, {.budget = {64, 8}, .max_sequences = 8, .context_len = 16}) {}
   Sequence& add(int32_t prompt_len) {
     auto s = std::make_unique<Sequence>();
     Request request;
@@ -30,6 +30,7 @@ struct Queue {
   }
 
   BlockCache cache;
+  StepCost cost;
   Scheduler scheduler;
   std::vector<std::unique_ptr<Sequence>> sequences;
 };

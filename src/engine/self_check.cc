@@ -33,8 +33,7 @@ void Engine::self_check() const {
       if (block != BlockId::kNone) ++n_entries[static_cast<size_t>(raw(block))];
     }
     check_computed(s, cache_);
-    if (proposer_ != nullptr && s.state == SequenceState::kRunning)
-      proposer_->self_check({.sequence = raw(s.id), .n_computed = s.n_computed, .tokens = s.tokens});
+    speculation_.self_check(s);
   });
   CHECK(n_holders == cache_.tree().n_holders(), "a scope is held for a sequence that has ended");
   for (size_t i = 0; i < n_entries.size(); ++i) {

@@ -22,8 +22,13 @@ void fetch_ahead(const std::vector<Share>& shares, size_t i) {
 
 }  // namespace
 
-Settler::Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window)
-    : cache_(cache), scheduler_(scheduler), clock_(clock), context_len_(context_len), window_(window) {}
+Settler::Settler(BlockCache& cache, Scheduler& scheduler, DiskTier* disk, const Clock& clock, const ModelFacts& facts)
+    : cache_(cache),
+      scheduler_(scheduler),
+      clock_(clock),
+      context_len_(facts.context_len),
+      window_(facts.window),
+      disk_(disk) {}
 
 // Seconds on the clock, and what of them a token of the forward pass and a row that was drawn took.
 struct Settler::StepTimes {
@@ -36,7 +41,6 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
   counts_.step_prefill_tokens = counts_.step_decode_tokens = counts_.step_drafted = counts_.step_accepted =
       counts_.step_finished = 0;
   const double now = clock_.now();
-  settling_at_ = now;
   const StepTimes times = {begun_at, now, result.forward_seconds / std::max(1, plan.n_tokens),
                            result.sample_seconds / std::max(1, plan.n_rows)};
   for (size_t i = 0; i < plan.shares.size(); ++i) {
@@ -57,7 +61,6 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
     if (is_starved) failures.starved.push_back(s.request->id);
     if (s.group == nullptr) s.answer->take(out);
   }
-  settling_at_.reset();
 }
 
 // Whose the step's time was: forward passes by tokens, drawing by rows. A piece may compute again what its sequence had
@@ -98,9 +101,9 @@ void Settler::settle(const Share& share, ShareResult& result, double now) {
     take_row(share, result, now);
   } else if (s.pools()) {
     s.answer->set_embedding(s.pool.vector());
-    end(s, FinishReason::kStop);
+    end(s, FinishReason::kStop, now);
   } else if (!s.may_answer()) {
-    end(s, FinishReason::kLength);
+    end(s, FinishReason::kLength, now);
   } else {
     append(share, result, now);
   }
@@ -162,7 +165,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
     append(s, std::move(result.drawn[i]), now, is_last ? after_all : FinishReason::kNone);
     if (s.state == SequenceState::kFinished) return;
   }
-  if (result.failure) return fail(s, *result.failure);
+  if (result.failure) return fail(s, *result.failure, now);
   publish(s);
   // What was reserved for drafts that were wrong.
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
@@ -192,29 +195,29 @@ void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason 
   timing.last_token = now;
   const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {
-    close(s, reason);
+    close(s, reason, now);
   } else if (following != FinishReason::kNone) {
-    end(s, following);
+    end(s, following, now);
   } else if (!s.may_answer() || s.n_tokens() >= context_len_) {
-    end(s, FinishReason::kLength);
+    end(s, FinishReason::kLength, now);
   }
 }
 
-void Settler::end(Sequence& s, FinishReason reason) {
+void Settler::end(Sequence& s, FinishReason reason, double now) {
   if (s.state == SequenceState::kFinished) return;
   s.answer->end(reason);
-  close(s, s.answer->reason());
+  close(s, s.answer->reason(), now);
 }
 
-void Settler::fail(Sequence& s, Error error) {
+void Settler::fail(Sequence& s, Error error, double now) {
   if (s.state == SequenceState::kFinished) return;
   s.answer->fail(std::move(error));
-  close(s, s.answer->reason());
+  close(s, s.answer->reason(), now);
 }
 
-void Settler::close(Sequence& s, FinishReason reason) {
+void Settler::close(Sequence& s, FinishReason reason, double now) {
   s.answer->timing().n_preemptions = s.n_preemptions;
-  s.ledger().pass(settling_at_ ? *settling_at_ : clock_.now(), s.waits_as());
+  s.ledger().pass(now, s.waits_as());
   publish(s);
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   if (disk_ != nullptr) disk_->leave(s);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -48,16 +47,16 @@ class DiskTier;
 
 class Settler {
  public:
-  Settler(BlockCache& cache, Scheduler& scheduler, const Clock& clock, int32_t context_len, int32_t window);
+  // All outlive the settler. `disk`: what is published is saved there; may be null.
+  Settler(BlockCache& cache, Scheduler& scheduler, DiskTier* disk, const Clock& clock, const ModelFacts& facts);
   // Of a step that began then. Takes the records out of `result`. Adds to `failures`; the sequences of those requests
   // are whole, but have lost something. Appends what each client hears to `out`, which has room, but for searches.
   void settle(const StepPlan& plan, double begun_at, StepResult& result, StepFailures& failures,
               std::vector<Output>& out);
-  // Ends a sequence in any state; its blocks are free when this returns. Nothing if it has ended.
-  void end(Sequence& sequence, FinishReason reason);
-  void fail(Sequence& sequence, Error error);  // allocates nothing
-  // What is published is saved there.
-  void use_disk(DiskTier& disk) { disk_ = &disk; }
+  // Ends a sequence in any state, at `now` on the clock; its blocks are free when this returns. Nothing if it has
+  // ended.
+  void end(Sequence& sequence, FinishReason reason, double now);
+  void fail(Sequence& sequence, Error error, double now);  // allocates nothing
   const SettleCounts& counts() const { return counts_; }
 
  private:
@@ -83,16 +82,15 @@ class Settler {
   void fork(const Sequence& parent, Sequence& child);
   void end_search(Sequence& last, double now);
   void end_told_search(SearchGroup& group, std::span<const FinishReason> ends, double now);
-  void fail_search(Sequence& sequence, const Error& error);
-  void close(Sequence& sequence, FinishReason reason);
+  void fail_search(Sequence& sequence, const Error& error, double now);
+  void close(Sequence& sequence, FinishReason reason, double now);
 
   BlockCache& cache_;
   Scheduler& scheduler_;
   const Clock& clock_;
   int32_t context_len_;
   int32_t window_;
-  DiskTier* disk_ = nullptr;           // null: there is none
-  std::optional<double> settling_at_;  // while a step is settled: when
+  DiskTier* disk_;  // null: there is none
   SettleCounts counts_;
 };
 

@@ -35,7 +35,7 @@ void Settler::add_context(const Share& share, const ShareResult& result) {
 void Settler::take_row(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   SearchGroup& group = *s.group;
-  if (result.failure) return fail_search(s, *result.failure);
+  if (result.failure) return fail_search(s, *result.failure, now);
   const size_t i = group.index_of(s);
   std::swap(group.rows[i], result.row);
   if (--group.n_missing > 0) return scheduler_.park(s);
@@ -43,7 +43,7 @@ void Settler::take_row(const Share& share, ShareResult& result, double now) {
   ++group.n_turns;
   if (result.is_told) {
     if (!is_possible(result.told_turn, group))
-      return fail_search(s, invalid("The record does not say how it goes on."));
+      return fail_search(s, invalid("The record does not say how it goes on."), now);
     group.children = result.told_turn->children;
     if (group.children.empty()) return end_told_search(group, result.told_turn->ends, now);
   } else {
@@ -105,7 +105,8 @@ void Settler::end_search(Sequence& last, double now) {
   std::vector<SearchedText> texts = group.search->take_results();
   if (texts.empty()) {
     return fail_search(
-        last, invalid("no text is left to choose from: the grammar, the bans and the processors exclude all of them"));
+        last, invalid("no text is left to choose from: the grammar, the bans and the processors exclude all of them"),
+        now);
   }
   const Request& request = *last.request;
   const Timing& first = group.seats.front()->answer->timing();
@@ -123,7 +124,7 @@ void Settler::end_search(Sequence& last, double now) {
                    .position = seat->prompt_len + static_cast<int32_t>(i)});
     }
     answer.set_score(text.score);
-    answer.finished() ? close(*seat, answer.reason()) : end(*seat, text.reason);
+    answer.finished() ? close(*seat, answer.reason(), now) : end(*seat, text.reason, now);
   }
 }
 
@@ -136,13 +137,13 @@ void Settler::end_told_search(SearchGroup& group, std::span<const FinishReason> 
     answer.timing().admitted = admitted;
     answer.timing().first_token = answer.timing().last_token = now;
     answer.usage().cached_tokens = cached;
-    ends[i] == FinishReason::kError ? fail(*group.seats[i], invalid("It failed when it was recorded."))
-                                    : end(*group.seats[i], ends[i]);
+    ends[i] == FinishReason::kError ? fail(*group.seats[i], invalid("It failed when it was recorded."), now)
+                                    : end(*group.seats[i], ends[i], now);
   }
 }
 
-void Settler::fail_search(Sequence& s, const Error& error) {
-  for (Sequence* seat : s.group->seats) fail(*seat, error);
+void Settler::fail_search(Sequence& s, const Error& error, double now) {
+  for (Sequence* seat : s.group->seats) fail(*seat, error, now);
 }
 
 }  // namespace ibid

@@ -150,11 +150,12 @@ TEST(Speculation, ARequestHasAsManyDraftsAsItSays) {
 }
 
 // Who reads what the model makes of sequences, and remembers of which.
-class Reading final : public Proposer {
+class Reading final : public Proposer, public ProposerExtras {
  public:
   explicit Reading(std::set<int64_t>& asked, std::set<int64_t>& seen) : asked_(asked), seen_(seen) {}
   bool reads_hidden() const override { return true; }
   void saw(int64_t sequence, int32_t, std::span<const float>) override { seen_.insert(sequence); }
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     asked_.insert(input.sequence);
     drafts.add(TokenId{2}, -1, 0.99F);

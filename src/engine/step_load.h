@@ -31,6 +31,16 @@ struct StepLoad {
     decode_reads += n_tokens * (n_before + 1);
     n_rows += n_tokens;
   }
+  // The work of another.
+  void add(const StepLoad& other) {
+    n_prompt_tokens += other.n_prompt_tokens;
+    n_decode_tokens += other.n_decode_tokens;
+    n_rows += other.n_rows;
+    prompt_reads += other.prompt_reads;
+    decode_reads += other.decode_reads;
+    draft_reads += other.draft_reads;
+    n_new_positions += other.n_new_positions;
+  }
   void add_drafts(int64_t n_before, int32_t n_tokens = 1) {
     n_decode_tokens += n_tokens;
     draft_reads += n_tokens * (n_before + 1);

@@ -28,7 +28,7 @@ struct Told {
 };
 
 // Looks up drafts, as chains or with a wrong sibling before each, and writes down what it is told.
-class Tapping final : public Proposer {
+class Tapping final : public Proposer, public ProposerExtras {
  public:
   Tapping(Told& told, std::vector<int32_t> layers, int64_t width, bool is_tree)
       : told_(told), layers_(std::move(layers)), is_tree_(is_tree), lookup_(512, 8, {}) {
@@ -56,6 +56,7 @@ class Tapping final : public Proposer {
     if (told_.texts[tokens.sequence].size() < tokens.text.size())
       told_.texts[tokens.sequence].assign(tokens.text.begin(), tokens.text.end());
   }
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     Drafts found;
     lookup_.propose(input, found);

@@ -85,7 +85,7 @@ TEST(BuildRequests, RejectionIsARequestsOwnAndGoesWithNoTrace) {
 // A mode says the proposer, within what the server has.
 TEST(BuildRequests, ARequestsModeIsOneThatTheServerRuns) {
   const FakeBackend backend{FakeBackend::Options()};
-  const auto ask = [&](const std::string& fields, const ApiLimits& limits) -> Result<Speculation> {
+  const auto ask = [&](const std::string& fields, const ApiLimits& limits) -> Result<SpeculationParams> {
     const Json body = parse_json(R"({"prompt":"x","speculation":)" + fields + "}").value();
     ASSIGN_OR_RETURN(const ApiRequest api, parse_api_request(Endpoint::kCompletions, body, limits));
     ASSIGN_OR_RETURN(const BuiltRequests built, build_requests(api, backend, ""));

@@ -36,7 +36,7 @@ struct EagleOptions {
   int32_t most_running = std::numeric_limits<int32_t>::max();
 };
 
-class EagleProposer final : public Proposer {
+class EagleProposer final : public Proposer, public ProposerExtras {
  public:
   // Pairs of a sequence that wait to be read: more of them are read at once, for any proposer.
   static constexpr int32_t kMostWaiting = 32;
@@ -55,6 +55,7 @@ class EagleProposer final : public Proposer {
   double spent() const override { return drafting_.spent(); }
   const HiddenStates* taps() const override { return &head_->taps(); }
   void read(const ReadTokens& tokens) override;
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;

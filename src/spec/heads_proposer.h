@@ -27,7 +27,7 @@ struct HeadsOptions {
   std::vector<DraftPlace> tree = {};       // of all sequences (DraftHeads::read_tree); empty: it grows
 };
 
-class HeadsProposer final : public Proposer {
+class HeadsProposer final : public Proposer, public ProposerExtras {
  public:
   static constexpr int32_t kWidth = 3, kBranches = 3;
 
@@ -41,6 +41,7 @@ class HeadsProposer final : public Proposer {
   double spent() const override { return drafting_.spent(); }
   bool reads_hidden() const override { return true; }
   void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override;
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;

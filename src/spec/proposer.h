@@ -1,5 +1,5 @@
-// Proposer: drafts how sequences go on. Whatever it says changes speed alone, never an answer. Called on the engine's
-// thread before each step, so its cost is the step's.
+// Proposer: drafts how sequences go on. Its drafts change speed alone, never an answer. Called on the engine's thread
+// before each step, so its cost is the step's.
 #pragma once
 
 #include <cstdint>
@@ -95,32 +95,42 @@ struct HeldText {
   std::span<const TokenId> tokens;
 };
 
+// What some proposers read beside the sequences: what the target computes on its way, and how answers ended. Each kind
+// is off by default and costs nothing then. Called between two steps, on the engine's thread.
+class ProposerExtras {
+ public:
+  virtual ~ProposerExtras() = default;
+  // Whether it reads what the target's final norm makes of a sequence. Then saw() follows each step: the sequence has
+  // n_tokens now, and its last one was drawn from the row with this hidden state, [C].
+  virtual bool reads_hidden() const { return false; }
+  virtual void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) {
+    static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(hidden);
+  }
+  // What it reads of the target's layers, for each token of sequences that may have drafts: the layers, and where each
+  // step with such sequences writes them, [the target's step_tokens, C] each. Null: nothing. Then read() follows each
+  // step, before saw(), but not for tokens that came from the prefix cache.
+  virtual const HiddenStates* taps() const { return nullptr; }
+  virtual void read(const ReadTokens& tokens) { static_cast<void>(tokens); }
+  // Whether it reads what the target draws after refused drafts, which costs a draw each. Then refused() follows each
+  // step that had some: those along the first way after the accepted ones, in order. The sequence has n_tokens now,
+  // and the first draft stood at the place of its last one.
+  virtual bool reads_refused() const { return false; }
+  virtual void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) {
+    static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(drafts);
+  }
+  // Whether it keeps answers for later sequences. Then ended() follows each answer that ended by itself, before
+  // Proposer::forget(), but not those of requests without drafts. May throw std::bad_alloc.
+  virtual bool keeps_answers() const { return false; }
+  virtual void ended(const EndedText& text) { static_cast<void>(text); }
+};
+
 class Proposer {
  public:
   virtual ~Proposer() = default;
   // Before the first propose() of each step.
   virtual void begin_step(const StepPrices&) {}
-  // Seconds that drafting for this step took, of those whose drafts take time.
+  // Seconds that drafting for this step took, for proposers whose drafts take time.
   virtual double spent() const { return 0; }
-  // Whether it reads what the target's final norm makes of a sequence; then saw() tells, after each step: the sequence
-  // has n_tokens now, and its last one was drawn from the row with this hidden state, [C].
-  virtual bool reads_hidden() const { return false; }
-  virtual void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) {
-    static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(hidden);
-  }
-  // What it reads of the target's layers, of every token of sequences that may be drafted for: the layers, and where
-  // they are written in each step that has such sequences, [the target's step_tokens, C] each. Null: nothing, which
-  // costs nothing. Then read() tells, after each step, before saw(). Tokens that came from the prefix cache are not
-  // told of.
-  virtual const HiddenStates* taps() const { return nullptr; }
-  virtual void read(const ReadTokens& tokens) { static_cast<void>(tokens); }
-  // Whether it reads what the target says after drafts that were refused, which is a draw for each; then refused()
-  // tells, after each step in which there were some: along the first way after what was taken over, in order. The
-  // sequence has n_tokens now, and the first draft stood at the place of its last one.
-  virtual bool reads_refused() const { return false; }
-  virtual void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) {
-    static_cast<void>(sequence), static_cast<void>(n_tokens), static_cast<void>(drafts);
-  }
   // Fills the empty `drafts`. Ids of the model's vocabulary alone, parents before children.
   virtual void propose(const ProposalInput& input, Drafts& drafts) = 0;
   // The same for all sequences of a step together. Where drafts of another proposer are there already, likelier ones
@@ -130,10 +140,8 @@ class Proposer {
       if (p.drafts->empty()) propose(p.input, *p.drafts);
     }
   }
-  // Whether it keeps answers for sequences to come; then ended() tells of each that ended by itself, before forget(),
-  // but not of those that asked for no drafts. May throw std::bad_alloc.
-  virtual bool keeps_answers() const { return false; }
-  virtual void ended(const EndedText& text) { static_cast<void>(text); }
+  // What else it reads; null: nothing. Owned by the proposer, the same from its construction on.
+  virtual ProposerExtras* extras() { return nullptr; }
   // The sequence has ended; nothing more comes of it.
   virtual void forget(int64_t sequence) { static_cast<void>(sequence); }
   // A piece of the memory that its largest step writes, in idle times. Whether there was one left.

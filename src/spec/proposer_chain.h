@@ -12,12 +12,57 @@
 
 namespace ibid {
 
+// The extras of several proposers as one; those without any cost nothing.
+class ExtrasOfAll final : public ProposerExtras {
+ public:
+  void add(ProposerExtras* extras) {
+    if (extras != nullptr) all_.push_back(extras);
+  }
+  bool empty() const { return all_.empty(); }
+
+  bool reads_hidden() const override {
+    return std::ranges::any_of(all_, [](const auto* e) { return e->reads_hidden(); });
+  }
+  void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override {
+    for (auto* e : all_) e->saw(sequence, n_tokens, hidden);
+  }
+  // One of them at most has any.
+  const HiddenStates* taps() const override {
+    for (const auto* e : all_) {
+      if (e->taps() != nullptr) return e->taps();
+    }
+    return nullptr;
+  }
+  void read(const ReadTokens& tokens) override {
+    for (auto* e : all_) e->read(tokens);
+  }
+  bool reads_refused() const override {
+    return std::ranges::any_of(all_, [](const auto* e) { return e->reads_refused(); });
+  }
+  void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) override {
+    for (auto* e : all_) e->refused(sequence, n_tokens, drafts);
+  }
+  bool keeps_answers() const override {
+    return std::ranges::any_of(all_, [](const auto* e) { return e->keeps_answers(); });
+  }
+  void ended(const EndedText& text) override {
+    for (auto* e : all_) {
+      if (e->keeps_answers()) e->ended(text);
+    }
+  }
+
+ private:
+  std::vector<ProposerExtras*> all_;
+};
+
 class ProposerChain final : public Proposer {
  public:
-  // The first n_free are asked for sequences that want no others, too.
+  // The first n_free also propose for sequences whose requests take no others.
   explicit ProposerChain(std::vector<std::unique_ptr<Proposer>> proposers,
                          size_t n_free = std::numeric_limits<size_t>::max())
-      : proposers_(std::move(proposers)), n_free_(n_free) {}
+      : proposers_(std::move(proposers)), n_free_(n_free) {
+    for (const auto& p : proposers_) extras_.add(p->extras());
+  }
   void begin_step(const StepPrices& prices) override {
     for (auto& p : proposers_) p->begin_step(prices);
   }
@@ -28,28 +73,6 @@ class ProposerChain final : public Proposer {
   }
   bool take_next() override {
     return std::ranges::any_of(proposers_, [](auto& p) { return p->take_next(); });
-  }
-  bool reads_hidden() const override {
-    return std::ranges::any_of(proposers_, [](const auto& p) { return p->reads_hidden(); });
-  }
-  void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override {
-    for (auto& p : proposers_) p->saw(sequence, n_tokens, hidden);
-  }
-  // One of them at most has any.
-  const HiddenStates* taps() const override {
-    for (const auto& p : proposers_) {
-      if (p->taps() != nullptr) return p->taps();
-    }
-    return nullptr;
-  }
-  void read(const ReadTokens& tokens) override {
-    for (auto& p : proposers_) p->read(tokens);
-  }
-  bool reads_refused() const override {
-    return std::ranges::any_of(proposers_, [](const auto& p) { return p->reads_refused(); });
-  }
-  void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) override {
-    for (auto& p : proposers_) p->refused(sequence, n_tokens, drafts);
   }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     const Proposal one{input, &drafts};
@@ -68,14 +91,7 @@ class ProposerChain final : public Proposer {
       if (!proposals.empty()) proposers_[i]->propose_all(proposals);
     }
   }
-  bool keeps_answers() const override {
-    return std::ranges::any_of(proposers_, [](const auto& p) { return p->keeps_answers(); });
-  }
-  void ended(const EndedText& text) override {
-    for (auto& p : proposers_) {
-      if (p->keeps_answers()) p->ended(text);
-    }
-  }
+  ProposerExtras* extras() override { return extras_.empty() ? nullptr : &extras_; }
   void forget(int64_t sequence) override {
     for (auto& p : proposers_) p->forget(sequence);
   }
@@ -86,6 +102,7 @@ class ProposerChain final : public Proposer {
  private:
   std::vector<std::unique_ptr<Proposer>> proposers_;
   size_t n_free_;
+  ExtrasOfAll extras_;
   std::vector<Proposal> rest_;  // of a step
 };
 

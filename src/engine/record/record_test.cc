@@ -63,9 +63,10 @@ TEST(Record, RunsAgainStepForStepWithTheModelAndWithout) {
 }
 
 // Taps layers, as a head with attention does, and drafts nothing.
-class Tapping final : public Proposer {
+class Tapping final : public Proposer, public ProposerExtras {
  public:
   const HiddenStates* taps() const override { return &taps_; }
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput&, Drafts&) override {}
 
  private:

@@ -30,7 +30,7 @@ struct LookAheadOptions {
   bool always = false;  // proposes the whole window however unlikely, for tests
 };
 
-class LookAheadProposer final : public Proposer {
+class LookAheadProposer final : public Proposer, public ProposerExtras {
  public:
   static constexpr int32_t kMostWindow = 16;
 
@@ -40,6 +40,7 @@ class LookAheadProposer final : public Proposer {
 
   bool reads_refused() const override { return true; }
   void refused(int64_t sequence, int32_t n_tokens, std::span<const RefusedDraft> drafts) override;
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void forget(int64_t sequence) override;
 

@@ -23,12 +23,13 @@ struct StoreProposerOptions {
   std::vector<TokenId> end_of_generation;  // drafts end with one
 };
 
-class StoreProposer final : public Proposer {
+class StoreProposer final : public Proposer, public ProposerExtras {
  public:
   // Either may be null.
   StoreProposer(std::shared_ptr<const TextStore> store, std::unique_ptr<OwnAnswers> own, StoreProposerOptions options);
 
   void begin_step(const StepPrices&) override;
+  ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   bool keeps_answers() const override { return own_ != nullptr; }
