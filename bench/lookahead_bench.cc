@@ -60,7 +60,7 @@ TokenId most_likely(const TensorView& rows, int64_t row) {
 
 class Answering {
  public:
-  Answering(cli::Loaded& loaded, const Settings& settings, std::span<const TokenId> ends)
+  Answering(host::Loaded& loaded, const Settings& settings, std::span<const TokenId> ends)
       : loaded_(loaded), settings_(settings), ends_(ends) {}
 
   Counts answer(const std::vector<TokenId>& prompt) {
@@ -112,19 +112,19 @@ class Answering {
       out.push_back(it->second);
     return out;
   }
-  cli::Loaded& loaded_;
+  host::Loaded& loaded_;
   const Settings& settings_;
   std::span<const TokenId> ends_;
 };
 
 int run(const Settings& settings) {
-  cli::ModelArgs args;
+  host::ModelArgs args;
   args.model = settings.model;
   args.threads = settings.threads;
   args.context_len = 2048;
-  auto loaded = cli::load(args, {.step_tokens = 256});
+  auto loaded = host::load(args, {.step_tokens = 256});
   if (!loaded) return cli::fail(loaded.error());
-  auto chat = cli::load_template(*loaded->file, *loaded->tokenizer);
+  auto chat = host::load_template(*loaded->file, *loaded->tokenizer);
   if (!chat) return cli::fail(chat.error());
   const std::vector<TokenId> ends = loaded->engine_options({}).end_of_generation;
   Answering answering(*loaded, settings, ends);

@@ -108,12 +108,12 @@ int run(Settings settings) {
   if (settings.rows.empty()) settings.rows = {1, 2, 4, 8, 16};
   if (settings.rows.front() != 1) settings.rows.insert(settings.rows.begin(), 1);
   const int32_t most = *std::ranges::max_element(settings.rows), n_texts = settings.streams ? most : 1;
-  cli::ModelArgs args;
+  host::ModelArgs args;
   args.model = settings.model;
   args.threads = settings.threads;
   args.isa = settings.isa;
   args.context_len = settings.context + most;
-  auto loaded = cli::load(args, {.max_sequences = most, .max_rows = 512});
+  auto loaded = host::load(args, {.max_sequences = most, .max_rows = 512});
   if (!loaded) return cli::fail(loaded.error());
   Model& model = *loaded->model;
   Texts texts(model, *loaded->stream, n_texts, settings.context + most);

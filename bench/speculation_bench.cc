@@ -25,7 +25,7 @@
 #include "base/check.h"
 #include "bench/speculation_prompts.h"
 #include "cli/loading.h"
-#include "cli/proposers.h"
+#include "host/proposers.h"
 #include "spec/experimental/store_proposer.h"
 #include "spec/free_proposers.h"
 #include "spec/suffix_automaton.h"
@@ -210,19 +210,20 @@ struct Row {  // of one prompt, or a kind's sum
 };
 
 int run(const Settings& settings) {
-  cli::ModelArgs args;
+  host::ModelArgs args;
   args.model = settings.model;
   args.threads = settings.threads;
   args.context_len = std::max(2048, settings.context_len);
-  const cli::StepLimits limits = {.max_drafts = settings.k,
-                                  .draft_model = settings.draft,
-                                  .heads = settings.heads,
-                                  .eagle = settings.eagle,
-                                  .store = settings.store,
-                                  .own_answers_bytes = settings.own_answers_bytes};
-  auto loaded = cli::load(args, limits);
+  const host::StepLimits limits = {.spec = {.finds_own = false,
+                                            .draft_model = settings.draft,
+                                            .heads = settings.heads,
+                                            .eagle = settings.eagle,
+                                            .store = settings.store,
+                                            .own_answers_bytes = settings.own_answers_bytes,
+                                            .k = settings.k}};
+  auto loaded = host::load(args, limits);
   if (!loaded) return cli::fail(loaded.error());
-  auto chat = cli::load_template(*loaded->file, *loaded->tokenizer);
+  auto chat = host::load_template(*loaded->file, *loaded->tokenizer);
   if (!chat) return cli::fail(chat.error());
   EngineOptions with = loaded->engine_options(limits);
   with.prefix_cache = false;
@@ -235,15 +236,14 @@ int run(const Settings& settings) {
   without.max_drafts = 0;
   const CpuClock cpu_clock;
   const Clock& clock = settings.by_cpu ? cpu_clock : steady_clock();
-  auto drafting = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, with, clock).value();
+  auto drafting = host::start_engine(*loaded, with, {.clock = clock}).value();
   if (settings.context_len > 0) drafting->measure_steps(clock);  // as a server does
   std::unique_ptr<Engine> own_plain;
   // After a long text both answer in one engine, which reads it once.
-  if (settings.context_len == 0)
-    own_plain = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, without, clock).value();
+  if (settings.context_len == 0) own_plain = host::start_engine(*loaded, without, {.clock = clock}).value();
   Engine* plain = own_plain ? own_plain.get() : drafting.get();
 
-  if (Status used = cli::use_proposers(*drafting, *loaded, limits); !used) return cli::fail(used.error());
+  if (Status used = host::use_proposers(*drafting, *loaded, limits); !used) return cli::fail(used.error());
 
   const WindowProposer* window = nullptr;
   if (settings.window) {

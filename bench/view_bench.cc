@@ -59,8 +59,8 @@ double run(Worker& worker, BatchArrays& arrays, const BlockTable& blocks, const 
   return cpu_now() - begin;
 }
 
-int main_of(const cli::ModelArgs& args, int rounds) {
-  auto loaded = cli::load(args, {.max_drafts = kMostRows - 1});
+int main_of(const host::ModelArgs& args, int rounds) {
+  auto loaded = host::load(args, {.spec = {.finds_own = false, .k = kMostRows - 1}});
   if (!loaded) return cli::fail(loaded.error());
   const int32_t context_len = loaded->context_len, n_blocks = context_len / kLen;
   auto pass = std::make_unique<ModelPass>(*loaded->model, *loaded->stream, std::vector<TokenId>(), "");
@@ -107,7 +107,7 @@ int main_of(const cli::ModelArgs& args, int rounds) {
 }  // namespace ibid::bench
 
 int main(int argc, char** argv) {
-  ibid::cli::ModelArgs args;
+  ibid::host::ModelArgs args;
   args.threads = 1;
   args.context_len = 8192;
   int rounds = 9;

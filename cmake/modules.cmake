@@ -43,7 +43,7 @@ endif()
 # How modules are compiled that do no arithmetic of a model, where a build is not for their speed: for the bits of those
 # that do, or for checks. Empty: as all.
 set(IBID_EDGES_OPT "" CACHE STRING "optimisation of the modules around the engine")
-set(IBID_EDGES base format server cli)
+set(IBID_EDGES base format host server cli)
 if(NOT IBID_SANITIZE)  # under which hostile tests of these take minutes each without optimisation
   list(APPEND IBID_EDGES text text_jinja sample_grammar)
 endif()
@@ -52,7 +52,7 @@ if(IBID_EDGES_OPT)
 endif()
 # What works on objects and lays none over bytes: under sanitizers addresses are checked there by one of the two, which
 # is two fifths less to compile and half to link.
-set(IBID_HANDLES_OBJECTS server cli engine spec)
+set(IBID_HANDLES_OBJECTS host server cli engine spec)
 
 set(IBID_INNER_MODULES text/jinja sample/grammar)
 

@@ -70,7 +70,7 @@ endfunction()
 
 set(tested_with_text ibid_text_jinja)  # modules within a module, whose tests are its own
 set(tested_with_sample ibid_sample_grammar)
-foreach(module base tensor text kernels format model cache sample worker spec engine server cli)
+foreach(module base tensor text kernels format model cache sample worker spec engine host server cli)
   ibid_test(${module}_test "ibid_${module};${tested_with_${module}}" src/${module}/*_test.cc)
 endforeach()
 set_tests_properties(sample_test PROPERTIES RUN_SERIAL TRUE)  # it holds each stage to a time

@@ -18,6 +18,7 @@ FLOORS = [
     ["worker"],
     ["spec"],
     ["engine"],
+    ["host"],
     ["server", "cluster"],
     ["cli", "python"],
 ]

@@ -16,7 +16,6 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
-#include "cli/proposers.h"
 #include "cli/step_profile.h"
 #include "engine/engine.h"
 
@@ -81,9 +80,9 @@ Status bench_drafts(const BenchOptions& options) {
     texts = draft_prompts(file);
     if (texts.empty()) return invalid("There is no prompt in " + in_quotes(options.prompts) + ".", "--prompts");
   }
-  const StepLimits limits = with_proposers({.step_tokens = 512, .max_sequences = 1}, options.spec);
-  ASSIGN_OR_RETURN(const Loaded loaded, load(options.model, limits));
-  ASSIGN_OR_RETURN(const ChatTemplate chat, load_template(*loaded.file, *loaded.tokenizer));
+  const StepLimits limits = {.step_tokens = 512, .max_sequences = 1, .spec = options.spec};
+  ASSIGN_OR_RETURN(const Loaded loaded, host::load(options.model, limits, {}, terminal_progress()));
+  ASSIGN_OR_RETURN(const ChatTemplate chat, host::load_template(*loaded.file, *loaded.tokenizer));
   std::vector<std::pair<std::string, std::vector<TokenId>>> prompts;
   for (const DraftPrompt& text : texts) {
     ASSIGN_OR_RETURN(std::vector<TokenId> ids, prompt_tokens(chat, *loaded.tokenizer, text.text));
@@ -93,9 +92,8 @@ Status bench_drafts(const BenchOptions& options) {
   engine_options.prefix_cache = false;
   engine_options.max_itl = 1e6;
   engine_options.kv_bytes = loaded.kv_bytes_for(1, loaded.context_len, engine_options.block_len);
-  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
-  engine->measure_steps();  // as a server does
-  TRY(use_proposers(*engine, loaded, limits));
+  // Measured as a server's is.
+  ASSIGN_OR_RETURN(auto engine, host::start_engine(loaded, engine_options, {.limits = limits, .measures = true}));
   Progress progress("answering");
   uint64_t done = 0;
   const uint64_t total = 2 * prompts.size() * static_cast<uint64_t>(options.repeats);
@@ -152,7 +150,7 @@ Status bench_one(const BenchOptions& options, const Combination& one, const std:
   args.context_len = std::max(args.context_len, longest);
   const int32_t budget = std::min(one.n_batch, one.n_ubatch);
   const StepLimits limits = {.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
-  ASSIGN_OR_RETURN(const Loaded loaded, load(args, limits));
+  ASSIGN_OR_RETURN(const Loaded loaded, host::load(args, limits, {}, terminal_progress()));
   EngineOptions engine_options = loaded.engine_options(limits);
   engine_options.prefix_cache = false;
   engine_options.policy = PolicyKind::kFirstCome;  // prompts in whole steps
@@ -160,7 +158,7 @@ Status bench_one(const BenchOptions& options, const Combination& one, const std:
   // Room for all streams, and at least for the one full context that any engine has.
   engine_options.kv_bytes = std::max(loaded.kv_bytes_for(n_streams, longest, engine_options.block_len),
                                      loaded.kv_bytes_for(1, loaded.context_len, engine_options.block_len));
-  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options));
+  ASSIGN_OR_RETURN(auto engine, host::start_engine(loaded, engine_options));
   for (const BenchCase& test : tests) {
     BenchRow row = bench_row(loaded, test, one.n_batch, one.n_ubatch);
     for (int32_t r = options.warms_up ? -1 : 0; r < options.repeats; ++r) {

@@ -89,10 +89,9 @@ class Repeating final : public Proposer {
 };
 
 TEST_F(SpecBenchRuns, CountsByPlaceWhatWasVerifiedAndAccepted) {
-  const StepLimits limits{.max_drafts = 2};
-  const Loaded loaded = load({.model = tiny_file(folder_, "model.gguf", 260, 1), .threads = 1}, limits).value();
-  const auto engine =
-      Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, loaded.engine_options(limits)).value();
+  const StepLimits limits{.spec = {.finds_own = false, .k = 2}};
+  const Loaded loaded = host::load({.model = tiny_file(folder_, "model.gguf", 260, 1), .threads = 1}, limits).value();
+  const auto engine = host::start_engine(loaded, loaded.engine_options(limits)).value();
   engine->speculate(std::make_unique<Repeating>(), 2);
   int n_answered = 0;
   const auto result = bench_spec(*engine, {{"chat", {TokenId{70}, TokenId{71}}}, {"code", {TokenId{80}}}},

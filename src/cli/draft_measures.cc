@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "cli/progress.h"
-#include "cli/proposers.h"
 #include "engine/engine.h"
+#include "host/proposers.h"
 #include "spec/free_proposers.h"
 
 namespace ibid::cli {
@@ -210,19 +210,19 @@ Result<DraftMeasures> measure_drafts(const Loaded& loaded, const StepLimits& lim
   options.prefix_cache = false;
   options.max_itl = 1e6;
   options.kv_bytes = loaded.kv_bytes_for(1, loaded.context_len, options.block_len);
-  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, options));
+  ASSIGN_OR_RETURN(auto engine, host::start_engine(loaded, options));
   DraftMeasures out{.names = {"ngram"}};
   Progress progress("drafting along");
   Measurer measurer(*engine, run);
-  ASSIGN_OR_RETURN(out.rows, measurer.rows(limits.max_drafts, loaded.tokenizer->vocab_size()));
+  ASSIGN_OR_RETURN(out.rows, measurer.rows(limits.spec.max_drafts(), loaded.tokenizer->vocab_size()));
 
   std::vector<std::unique_ptr<Proposer>> watched;
   watched.push_back(free_proposers(engine->facts(), 1));
-  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> named, proposer_of(*engine, loaded, limits));
+  ASSIGN_OR_RETURN(std::unique_ptr<Proposer> named, host::proposer_of(*engine, loaded, limits));
   if (named != nullptr) watched.push_back(std::move(named)), out.names.push_back(name);
   auto owned = std::make_unique<DraftRecorder>(std::move(watched));
   DraftRecorder& recorder = *owned;
-  engine->speculate(std::move(owned), limits.max_drafts);
+  engine->speculate(std::move(owned), limits.spec.max_drafts());
   uint64_t seed = 0;
   for (const std::vector<TokenId>& prompt : run.prompts) {
     ASSIGN_OR_RETURN(auto answer, measurer.answer(prompt, run.n_tokens, ++seed, false, [](double) { return true; }));

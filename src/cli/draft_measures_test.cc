@@ -16,10 +16,10 @@ std::string tiny_heads_path(const TempFolder& folder, const Model& target) {
 
 class DraftMeasuring : public ::testing::Test {
  protected:
-  DraftMeasures measure(const std::string& model, StepLimits limits, float temperature = 0) {
-    limits.max_drafts = 4;
-    limits.draft_chains = true;
-    const Loaded loaded = load({.model = model, .threads = 1}, limits).value();
+  DraftMeasures measure(const std::string& model, SpecArgs spec, float temperature = 0) {
+    spec.finds_own = false, spec.k = 4;
+    const StepLimits limits = {.spec = spec, .draft_chains = true};
+    const Loaded loaded = host::load({.model = model, .threads = 1}, limits).value();
     DraftRun run{.n_tokens = 40, .temperature = temperature};
     for (int32_t i = 0; i < 3; ++i) {
       std::vector<TokenId> prompt;
@@ -62,11 +62,11 @@ TEST_F(DraftMeasuring, AModelThatIsTheTargetIsAlwaysRightAndCostsAsMuch) {
 TEST_F(DraftMeasuring, KnowsEachKindOfProposer) {
   expect_measured(measure(model_, {.draft_model = tiny_file(folder_, "draft.gguf", 260, 2)}));
   expect_measured(measure(model_, {.skip = "1"}));
-  const Loaded target = load({.model = model_, .threads = 1}, {}).value();
+  const Loaded target = host::load({.model = model_, .threads = 1}, {}).value();
   expect_measured(measure(model_, {.eagle = tiny_eagle_path(folder_, *target.model)}));
   expect_measured(measure(model_, {.heads = tiny_heads_path(folder_, *target.model)}));
   expect_measured(measure(tiny_with_mtp(folder_), {.mtp = true}));
-  StepLimits window;
+  SpecArgs window;
   window.window = WindowArgs{.n_sink = 4, .n_window = 16};
   expect_measured(measure(model_, window));
   // A draft model under a view costs what both do.
@@ -96,7 +96,7 @@ TEST_F(DraftMeasuring, APlanSaysWhatEachCostsAndWhatPays) {
   const std::string unasked = planned(options);
   EXPECT_NE(unasked.find("drafts that cost nothing"), std::string::npos) << unasked;
   EXPECT_EQ(unasked.find("drafts along"), std::string::npos) << unasked;
-  const Loaded target = load({.model = model_, .threads = 1}, {}).value();
+  const Loaded target = host::load({.model = model_, .threads = 1}, {}).value();
   options.serve.spec.name = "eagle:it";
   options.serve.spec.eagle = tiny_eagle_path(folder_, *target.model);
   options.text = folder_.write("text", std::string(300, 'a') + " and so on, and so on, and on.");

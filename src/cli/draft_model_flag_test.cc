@@ -7,8 +7,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/loading.h"
-#include "cli/own_eagle.h"
-#include "cli/proposers.h"
+#include "host/own_eagle.h"
 #include "model/testing/tiny_model.h"
 #include "spec_flags.h"
 #include "temp_folder.h"
@@ -77,15 +76,14 @@ int64_t drafted_by(Engine& engine) {
 TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const int64_t without = size(model, limits).value().memory.total();
-  limits.draft_model = tiny_file(folder, "draft.gguf", 260, 2);
+  limits.spec.draft_model = tiny_file(folder, "draft.gguf", 260, 2);
   const Loaded with = load(model, limits).value();
   ASSERT_TRUE(with.draft.has_value());
   EXPECT_EQ(with.draft->kv_bytes, 2 * 128 / 16 * kv_bytes_of_block(*with.draft->model, DType::kF16, 16));
   EXPECT_GT(with.memory.total(), without + with.draft->kv_bytes);
-  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  EXPECT_TRUE(use_proposers(*engine, with, limits).ok());
+  auto engine = host::start_engine(with, with.engine_options(limits), {.limits = limits}).value();
 }
 
 // Its weights become zeros, and what it then proposes is refused as any wrong draft is.
@@ -94,12 +92,10 @@ TEST(DraftModelFlag, ADraftModelThatIsCutShortWhileItIsReadChangesNoAnswer) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   const auto answer = [&](const std::string& draft_model, bool is_cut) {
-    const StepLimits limits{.max_sequences = 2, .max_drafts = 4, .draft_model = draft_model};
+    const StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .draft_model = draft_model, .k = 4}};
     const Loaded loaded = load(model, limits).value();
     if (is_cut) std::filesystem::resize_file(draft_model, 10);
-    auto engine =
-        Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, loaded.engine_options(limits)).value();
-    EXPECT_TRUE(use_proposers(*engine, loaded, limits).ok());
+    auto engine = host::start_engine(loaded, loaded.engine_options(limits), {.limits = limits}).value();
     EXPECT_TRUE(engine->submit(long_request()).ok());
     std::vector<Output> out;
     while (engine->step(out)) {
@@ -125,7 +121,8 @@ TEST(DraftModelFlag, ADraftModelThatIsCutShortWhileItIsReadChangesNoAnswer) {
 TEST(DraftModelFlag, AnotherVocabularyIsRefusedByItsFirstDifference) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  const auto sized = size(model, {.max_drafts = 4, .draft_model = tiny_file(folder, "draft.gguf", 264, 2)});
+  const auto sized =
+      size(model, {.spec = {.finds_own = false, .draft_model = tiny_file(folder, "draft.gguf", 264, 2), .k = 4}});
   ASSERT_FALSE(sized);
   EXPECT_NE(sized.error().message.find("another vocabulary"), std::string::npos) << sized.error().message;
   EXPECT_NE(sized.error().message.find("264"), std::string::npos) << sized.error().message;
@@ -141,22 +138,21 @@ TEST(DraftWindowFlag, KeysOfWindowsAreCountedAndMoreThanTheContextIsRefused) {
     EXPECT_FALSE(spec(std::string("--spec draft:m --spec-draft-window ") + wrong)) << wrong;
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  StepLimits limits{.max_sequences = 3, .max_drafts = 4};
-  limits.draft_window = WindowArgs{.n_sink = 8, .n_window = 16};
+  StepLimits limits{.max_sequences = 3, .spec = {.finds_own = false, .k = 4}};
+  limits.spec.draft_window = WindowArgs{.n_sink = 8, .n_window = 16};
   EXPECT_NE(size(model, limits).error().message.find("there is none"), std::string::npos);
-  limits.draft_model = tiny_file(folder, "draft.gguf", 260, 2);
+  limits.spec.draft_model = tiny_file(folder, "draft.gguf", 260, 2);
   const Loaded with = load(model, limits).value();
   // Of three texts 8 + 2 * 16 tokens and 64 drafts, in blocks of 16.
   EXPECT_EQ(with.draft->model->context_len(), 104);
   EXPECT_EQ(with.draft->kv_bytes, 3 * 7 * kv_bytes_of_block(*with.draft->model, DType::kF16, 16));
-  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_proposers(*engine, with, limits).ok());
+  auto engine = host::start_engine(with, with.engine_options(limits), {.limits = limits}).value();
   EXPECT_GT(drafted_by(*engine), 60);
-  limits.draft_window = WindowArgs{.n_sink = 8, .n_window = 28};
+  limits.spec.draft_window = WindowArgs{.n_sink = 8, .n_window = 28};
   EXPECT_NE(size(model, limits).error().message.find("leaves nothing out of a context of 128"), std::string::npos);
-  std::ofstream(limits.draft_model, std::ios::binary)
+  std::ofstream(limits.spec.draft_model, std::ios::binary)
       << testing::tiny_gguf({.seed = 2, .vocab_size = 260, .context_len = 100, .tokenizer = true});
-  limits.draft_window = WindowArgs{.n_sink = 8, .n_window = 16};
+  limits.spec.draft_window = WindowArgs{.n_sink = 8, .n_window = 16};
   EXPECT_NE(size(model, limits).error().message.find("draft model's context of 100"), std::string::npos);
 }
 
@@ -176,9 +172,9 @@ TEST(SkipFlag, NamesLayers) {
 TEST(SkipFlag, TheModelItselfDraftsWithoutSomeLayers) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const Loaded without = size(model, limits).value();
-  limits.skip = "1";
+  limits.spec.skip = "1";
   const Loaded with = load(model, limits).value();
   ASSERT_TRUE(with.draft.has_value());
   EXPECT_EQ(with.draft->skipped, std::vector<int32_t>{1});
@@ -192,8 +188,7 @@ TEST(SkipFlag, TheModelItselfDraftsWithoutSomeLayers) {
   EXPECT_GT(counted, with.draft->kv_bytes);
   EXPECT_EQ(counted - with.draft->kv_bytes,
             with.draft->model->memory().scratch_bytes + with.draft->model->memory().workspace_bytes + 8 * 260 * 4);
-  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_proposers(*engine, with, limits).ok());
+  auto engine = host::start_engine(with, with.engine_options(limits), {.limits = limits}).value();
   EXPECT_GT(drafted_by(*engine), 60);
 }
 
@@ -201,11 +196,11 @@ TEST(SkipFlag, LayersThatTheModelHasNotAreRefused) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   for (const char* skip : {"2", "0-1", "0,7"}) {
-    const auto refused = size(model, {.max_drafts = 4, .skip = skip});
+    const auto refused = size(model, {.spec = {.finds_own = false, .skip = skip, .k = 4}});
     ASSERT_FALSE(refused);
     EXPECT_NE(refused.error().message.find("layers 0 to 1"), std::string::npos) << refused.error().message;
   }
-  const auto refused = size(model, {.max_drafts = 4, .skip = std::string(kOwnLayers)});
+  const auto refused = size(model, {.spec = {.finds_own = false, .skip = std::string(kOwnLayers), .k = 4}});
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("find-layers"), std::string::npos) << refused.error().message;
 }
@@ -230,15 +225,14 @@ TEST(WindowFlag, NamesTokensOfATextsBeginAndEnd) {
 TEST(WindowFlag, TheModelItselfDraftsOverAPartOfTheText) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const int64_t without = size(model, limits).value().memory.total();
-  limits.window = WindowArgs{.n_sink = 8, .n_window = 16};
+  limits.spec.window = WindowArgs{.n_sink = 8, .n_window = 16};
   const Loaded with = load(model, limits).value();
   EXPECT_EQ(with.memory.total(), without);
-  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_proposers(*engine, with, limits).ok());
+  auto engine = host::start_engine(with, with.engine_options(limits), {.limits = limits}).value();
   EXPECT_GT(drafted_by(*engine), 60);
-  limits.window = WindowArgs{.n_sink = 64, .n_window = 64};
+  limits.spec.window = WindowArgs{.n_sink = 64, .n_window = 64};
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("all of a context of 128"), std::string::npos) << refused.error().message;
@@ -280,17 +274,17 @@ TEST(FindLayers, SaysTheSameWhenAskedAgain) {
 }
 
 TEST(EagleFlag, IbidsOwnIsOfTheModelThatItWasTrainedOn) {
-  const ModelFile own = own_eagle().value();
+  const ModelFile own = host::own_eagle().value();
   EXPECT_EQ(own.meta_string("general.architecture").value(), "eagle");
   EXPECT_EQ(own.meta_string("target_digest").value().size(), 32U);
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4, .eagle = std::string(kOwnEagle)};
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .eagle = std::string(kOwnEagle), .k = 4}};
   const auto none = size(model, limits);
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("no draft head for this model"), std::string::npos) << none.error().message;
-  limits.eagle.clear();
-  limits.finds_own = true;  // then it is used where it can be
+  limits.spec.eagle.clear();
+  limits.spec.finds_own = true;  // then it is used where it can be
   const auto without = size(model, limits);
   ASSERT_TRUE(without) << without.error().message;
   EXPECT_FALSE(without->eagle);
@@ -299,8 +293,8 @@ TEST(EagleFlag, IbidsOwnIsOfTheModelThatItWasTrainedOn) {
 TEST(HeadsFlag, FilesOfOtherThingsAreRefused) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
-  limits.heads = tiny_file(folder, "no_heads.gguf", 260, 2);
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
+  limits.spec.heads = tiny_file(folder, "no_heads.gguf", 260, 2);
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("no Medusa or Hydra head"), std::string::npos) << refused.error().message;
@@ -313,23 +307,22 @@ void expect_counted_and_used(const Loaded& with, const std::string& name, const 
   for (const MemoryPart& part : with.memory.parts)
     counted += part.name.find(name) != std::string::npos ? part.bytes : 0;
   EXPECT_EQ(counted, sized);
-  auto engine = Engine::create(*with.model, with.tokenizer, *with.stream, with.engine_options(limits)).value();
-  ASSERT_TRUE(use_proposers(*engine, with, limits).ok());
+  auto engine = host::start_engine(with, with.engine_options(limits), {.limits = limits}).value();
   EXPECT_GT(drafted_by(*engine), 60);
 }
 
 TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItDrafts) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const Loaded without = load(model, limits).value();
-  limits.eagle = tiny_eagle_path(folder, *without.model);
+  limits.spec.eagle = tiny_eagle_path(folder, *without.model);
   const Loaded with = load(model, limits).value();
   ASSERT_TRUE(with.eagle.has_value());
   EXPECT_EQ(with.eagle->sizes.n_blocks, 2 * 128 / 16);
   EXPECT_EQ(with.eagle->sizes.context_len, 128);
   expect_counted_and_used(with, "EAGLE", limits);
-  limits.eagle = tiny_file(folder, "no_head.gguf", 260, 2);
+  limits.spec.eagle = tiny_file(folder, "no_head.gguf", 260, 2);
   const auto refused = size(model, limits);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("of no EAGLE head"), std::string::npos) << refused.error().message;
@@ -338,10 +331,10 @@ TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItDrafts) {
 TEST(MtpFlag, TheLayerThatAModelBringsAlongIsCountedAndDrafts) {
   TempFolder folder;
   const ModelArgs model{.model = tiny_with_mtp(folder), .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const Loaded without = load(model, limits).value();
   EXPECT_EQ(without.model->config().n_layers, 2);
-  limits.mtp = true;
+  limits.spec.mtp = true;
   const Loaded with = load(model, limits).value();
   ASSERT_TRUE(with.eagle.has_value());
   expect_counted_and_used(with, "MTP", limits);

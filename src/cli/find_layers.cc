@@ -135,7 +135,8 @@ void print(const std::vector<LayerChoice>& found, const LayerCosts& costs) {
 
 Status find(const FindLayersOptions& options) {
   ASSIGN_OR_RETURN(const std::string text, text_of_file(options.file));
-  ASSIGN_OR_RETURN(Loaded loaded, load(options.model, {.step_tokens = kStep, .max_sequences = 1}));
+  ASSIGN_OR_RETURN(Loaded loaded,
+                   host::load(options.model, {.step_tokens = kStep, .max_sequences = 1}, {}, terminal_progress()));
   std::vector<TokenId> tokens = loaded.tokenizer->encode(text, {.add_special = true});
   tokens.resize(
       std::min({tokens.size(), static_cast<size_t>(options.n_tokens), static_cast<size_t>(loaded.context_len)}));

@@ -9,8 +9,6 @@
 namespace ibid::cli {
 namespace {
 
-constexpr std::string_view kUnits = "KMGT";
-
 // The factor of a unit's spelling ("", "K", "kb", "KiB", "b"), or 0.
 int64_t factor_of(std::string_view unit) {
   std::string lower;
@@ -74,42 +72,6 @@ Result<double> read_duration(std::string_view text, double min, double max) {
   return value;
 }
 
-std::string bytes_text(int64_t n) {
-  size_t power = 0;
-  while (power < kUnits.size() && n > 0 && n % 1024 == 0) n /= 1024, ++power;
-  return power == 0 ? std::to_string(n) : std::to_string(n) + kUnits[power - 1];
-}
-
 std::string seconds_text(double seconds) { return fmt::format("{}", seconds); }
-
-Result<std::vector<int32_t>> read_layers(std::string_view text) {
-  constexpr int64_t kMost = 9999;
-  const Error error = wrong(text, "a list of ascending layers, as 4-12,16-20");
-  std::vector<int32_t> out;
-  for (std::string_view rest = text;;) {
-    const size_t comma = rest.find(',');
-    const std::string_view part = rest.substr(0, comma);
-    const size_t dash = part.find('-');
-    const auto first = read_whole(part.substr(0, dash), out.empty() ? 0 : out.back() + 1, kMost);
-    if (!first) return error;
-    const auto last = dash == std::string_view::npos ? first : read_whole(part.substr(dash + 1), *first, kMost);
-    if (!last) return error;
-    for (int64_t l = *first; l <= *last; ++l) out.push_back(static_cast<int32_t>(l));
-    if (comma == std::string_view::npos) return out;
-    rest.remove_prefix(comma + 1);
-  }
-}
-
-std::string layers_text(std::span<const int32_t> layers) {
-  std::string out;
-  for (size_t i = 0; i < layers.size();) {
-    size_t end = i + 1;
-    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
-    out += (out.empty() ? "" : ",") + std::to_string(layers[i]);
-    if (end > i + 1) out += "-" + std::to_string(layers[end - 1]);
-    i = end;
-  }
-  return out;
-}
 
 }  // namespace ibid::cli

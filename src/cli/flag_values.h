@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
+#include "host/spelling.h"
 
 namespace ibid::cli {
 
@@ -20,14 +19,10 @@ Result<double> read_seconds(std::string_view text, double min, double max);
 // "50ms", "0.05s", "0.05": in seconds.
 Result<double> read_duration(std::string_view text, double min, double max);
 
-// "4-12,16-20": layers, counted from 0; ascending, each once.
-Result<std::vector<int32_t>> read_layers(std::string_view text);
-
-// The shortest spelling that read_bytes gives back: "16K", "1M", "1000".
-std::string bytes_text(int64_t n);
+using host::bytes_text;  // what read_bytes gives back
 // "30", "0.5".
 std::string seconds_text(double seconds);
-// The spelling that read_layers gives back, of layers that ascend: "4-12,16".
-std::string layers_text(std::span<const int32_t> layers);
+using host::layers_text;
+using host::read_layers;
 
 }  // namespace ibid::cli

@@ -67,7 +67,7 @@ int inspect(const InspectOptions& options) {
     for (const StageId id : stage_order()) fmt::print("{}\n", stage_name(id));
     return kOk;
   }
-  auto path = resolve(options.model);
+  auto path = host::resolve(options.model, false, terminal_progress());
   if (!path) return fail(path.error());
   auto file = ModelFile::open(*path);
   if (!file) return fail(file.error());
@@ -92,7 +92,7 @@ int inspect(const InspectOptions& options) {
     for (TokenId t : end_of_generation_of(*file, **tokenizer))
       ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", raw(t), v.tokens[static_cast<size_t>(raw(t))]);
     line("answers end", "{}", ends.empty() ? "at no token of their own" : ends);
-    auto chat = load_template(*file, **tokenizer);
+    auto chat = host::load_template(*file, **tokenizer);
     line("template", "{}", chat ? "chat template compiles" : chat.error().message);
   }
   if (options.tensors) {

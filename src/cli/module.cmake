@@ -7,8 +7,3 @@ find_library(MD libmd.a REQUIRED)
 target_link_libraries(ibid_cli PRIVATE ${EDIT} ${TINFO} ${BSD} ${MD})
 add_executable(ibid src/cli/main.cc)
 target_link_libraries(ibid PRIVATE ibid_cli)
-# The draft head of the default model is a part of the program.
-set(own_eagle ${CMAKE_SOURCE_DIR}/src/cli/heads/smollm2-135m-instruct.gguf)
-ibid_apart(src/cli/own_eagle.cc)
-set_source_files_properties(src/cli/own_eagle.cc PROPERTIES
-  COMPILE_DEFINITIONS "IBID_OWN_EAGLE=\"${own_eagle}\"" OBJECT_DEPENDS ${own_eagle})

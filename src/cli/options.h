@@ -8,10 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/numa.h"
 #include "cli/sampling_flags.h"
 #include "engine/policy.h"
-#include "kernels/isa.h"
+#include "host/host_options.h"
 #include "server/server.h"
 #include "tensor/dtype.h"
 
@@ -26,53 +25,13 @@ enum ExitCode : int {
   kInterrupted = 130,
 };
 
-// What every command that runs a model takes.
-struct ModelArgs {
-  std::string model = "default";
-  int32_t context_len = 0;    // 0: what the model promises, at most 8192
-  bool own_context = false;   // 0 is all that the model promises, or half of it, and so on, until it fits into memory
-  int threads = 0;            // 0: the cores that affinity and cgroup leave
-  int64_t memory_bytes = 0;   // what the process may hold; 0: what the machine has
-  int64_t process_bytes = 0;  // what it holds without any model; 0: what it holds now
-  DType kv_dtype = DType::kF16;
-  std::optional<Isa> isa;  // none: the best of this CPU
-  NumaPolicy numa;
-  bool reference_kernels = false;
-  bool keep_packed = false;  // its weights as kernels read them, in a file of the cache folder
-};
-
-// Where blocks of the cache go that have left the memory for keys and values (docs/users/caching.md).
-struct TierArgs {
-  int64_t host_bytes = 0;   // 0: none
-  std::string disk_folder;  // empty: none
-  int64_t disk_bytes = int64_t{20} << 30;
-};
-
-// Who proposes drafts (docs/users/speculation.md).
-inline constexpr std::string_view kOwnEagle = "own";   // the one that comes with ibid: of its default model alone
-inline constexpr std::string_view kOwnLayers = "own";  // likewise those that were found for it
-struct WindowArgs {  // tokens of a text that the model drafts over (spec/window_proposer.h)
-  int32_t n_sink = 64, n_window = 512;
-};
-struct SpecArgs {
-  std::string name;  // as it was said; empty: it was not
-  bool by_lookup = true;
-  bool finds_own = true;                   // beside it the head that comes with ibid, if the model is its own: "auto"
-  std::string draft_model;                 // beside it; empty: none
-  std::optional<WindowArgs> draft_window;  // what it, or the model without layers, reads of a longer text; none: all
-  std::string heads;                       // beside it: a file or folder; empty: none
-  std::string eagle;  // beside it: a file or folder of a head with attention, or kOwnEagle; empty: none
-  bool mtp = false;   // beside it: the layer that the model brings along (spec/mtp_layer.h)
-  std::string store;  // beside it: a file of texts (spec/experimental/text_store.h); empty: none
-  std::string skip;   // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
-  std::optional<WindowArgs> window;  // beside all of these: the model itself over a part of the text
-  int32_t look_ahead = 0;  // beside it: so many tokens of a window (spec/experimental/lookahead_proposer.h); 0: none
-  int64_t own_answers_bytes = 0;  // what tenants were answered, for their own next answers; 0: it is not kept
-  int32_t k = 8;                  // most of a sequence in a step
-  int32_t max_drafts() const { return by_lookup ? k : 0; }
-  // The proposer beside the look-up, without its file: "eagle", "draft+window"; empty: nobody.
-  std::string proposer() const;
-};
+// What every command that runs a model takes, and what those that serve or measure it take besides.
+using host::kOwnEagle;
+using host::kOwnLayers;
+using host::ModelArgs;
+using host::SpecArgs;
+using host::TierArgs;
+using host::WindowArgs;
 
 struct RunOptions {
   ModelArgs model;

@@ -193,7 +193,7 @@ int perplexity(const PerplexityOptions& options) {
   auto text = text_of_file(options.file);
   if (!text) return fail(text.error());
   const StepLimits limits = {.step_tokens = 512, .max_sequences = 64};
-  auto loaded = load(options.model, limits);
+  auto loaded = host::load(options.model, limits, {}, terminal_progress());
   if (!loaded) return fail(loaded.error());
   std::vector<TokenId> tokens = loaded->tokenizer->encode(*text, {.add_special = true});
   std::optional<Loaded> base;
@@ -201,7 +201,7 @@ int perplexity(const PerplexityOptions& options) {
     ModelArgs args = options.model;
     args.model = options.base;
     args.context_len = loaded->context_len;
-    auto other = load(args, limits);
+    auto other = host::load(args, limits, {}, terminal_progress());
     if (!other) return fail(other.error());
     base = *std::move(other);
     if (const Status fine = check_base(*loaded, *base, tokens, *text); !fine) return fail(fine.error(), kUsage);

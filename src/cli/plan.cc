@@ -93,11 +93,10 @@ void print_draft_model(const Loaded& sized) {
 Result<DraftMeasures> print_drafts(const PlanOptions& options, const Loaded& sized, const PredictedSpeed& speed,
                                    int32_t depth) {
   const SpecArgs& spec = options.serve.spec;
-  StepLimits limits = with_proposers({}, spec);
-  limits.draft_chains = true;
+  const StepLimits limits = {.spec = spec, .draft_chains = true};
   ModelArgs args = options.serve.model;
   args.context_len = sized.context_len;
-  ASSIGN_OR_RETURN(const Loaded loaded, load(args, limits));
+  ASSIGN_OR_RETURN(const Loaded loaded, host::load(args, limits, {}, terminal_progress()));
   DraftRun run{.temperature = options.temperature};
   if (!options.text.empty()) {
     ASSIGN_OR_RETURN(const std::string text, text_of_file(options.text));
@@ -106,7 +105,7 @@ Result<DraftMeasures> print_drafts(const PlanOptions& options, const Loaded& siz
                             static_cast<size_t>(std::max(kPieceLen, longest)), kMostPieces);
     if (run.prompts.front().empty()) return invalid("The text " + options.text + " is empty.", "--text");
   } else {
-    ASSIGN_OR_RETURN(const ChatTemplate chat, load_template(*loaded.file, *loaded.tokenizer));
+    ASSIGN_OR_RETURN(const ChatTemplate chat, host::load_template(*loaded.file, *loaded.tokenizer));
     for (const DraftPrompt& prompt : own_draft_prompts()) {
       ASSIGN_OR_RETURN(auto ids, prompt_tokens(chat, *loaded.tokenizer, prompt.text));
       run.prompts.push_back(std::move(ids));
@@ -125,11 +124,9 @@ Result<DraftMeasures> print_drafts(const PlanOptions& options, const Loaded& siz
 int plan(const PlanOptions& options) {
   ServeOptions serve = options.serve;
   fit_server(serve.server, serve.model.memory_bytes);
-  const StepLimits limits = step_limits(serve);
-  MemoryPlan beside;
-  add_server_parts(beside, serve.server);
-  add_tier_parts(beside, serve.tiers);
-  auto sized = size(serve.model, limits, beside);
+  const host::HostOptions wanted = host_options(serve, "");
+  const StepLimits& limits = wanted.limits;
+  auto sized = host::size(wanted, terminal_progress());
   if (!sized) return fail(sized.error());
   const int64_t limit = serve.model.memory_bytes > 0 ? serve.model.memory_bytes : usable_bytes();
   const bool is_encoder = sized->model->config().is_encoder();

@@ -41,20 +41,14 @@ Result<StepSeconds> measure(const Loaded& sized, int64_t n_layers, int32_t n_wan
   const int32_t context = std::min(sized.context_len, kLong + kTokens + 8);
   const StepLimits limits{
       .step_tokens = std::max(512, n_streams), .max_sequences = n_streams, .max_waiting = n_streams};
-  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, load_model(sized.file,
-                                                            {.context_len = context,
-                                                             .step_tokens = limits.step_tokens,
-                                                             .max_rows = std::max(n_streams, 64),
-                                                             .max_sequences = n_streams,
-                                                             .n_layers = n_layers},
-                                                            *sized.stream));
-  EngineOptions options = sized.engine_options(limits);
+  ASSIGN_OR_RETURN(const Loaded layers, host::load_layers(sized, n_layers, context, limits));
+  EngineOptions options = layers.engine_options(limits);
   options.prefix_cache = false;
   options.max_itl = 1e6;  // prompts first: streams are measured once all of them decode
-  const int64_t block = kv_bytes_of_block(*model, sized.kv_dtype, options.block_len);
+  const int64_t block = kv_bytes_of_block(*layers.model, layers.kv_dtype, options.block_len);
   const int64_t n_tokens = std::max<int64_t>(context, int64_t{n_streams} * (kShort + kTokens + 2 * options.block_len));
   options.kv_bytes = (n_tokens / options.block_len + n_streams + 2) * block;
-  ASSIGN_OR_RETURN(auto engine, Engine::create(*model, sized.tokenizer, *sized.stream, options));
+  ASSIGN_OR_RETURN(auto engine, host::start_engine(layers, options));
   const int32_t vocab_size = sized.tokenizer->vocab_size();
   const auto fits = [&](int32_t n) { return std::min(n, context - kTokens - 2); };
   StepSeconds out;

@@ -19,10 +19,10 @@ int pull(const PullOptions& options) {
   const auto there = locate_model(options.model, cache);
   const Status sound = there ? check_sums(*there, cache, n_known) : Status();
   if (!sound) std::fprintf(stderr, "warning: %s It is fetched again.\n", sound.error().message.c_str());
-  auto path = resolve(options.model, /*checks=*/!sound);
+  auto path = host::resolve(options.model, /*checks=*/!sound, terminal_progress());
   if (!path) return fail(path.error());
   if (const Status now = sound ? sound : check_sums(*path, cache, n_known); !now)
-    return fail(with_cure(now.error(), options.model));
+    return fail(host::with_cure(now.error(), options.model));
   std::printf("%s\n", path->c_str());
   return kOk;
 }

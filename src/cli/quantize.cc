@@ -32,7 +32,7 @@ int quantize(const QuantizeOptions& options) {
                             "made all the same"),
                 kUsage);
   }
-  auto path = resolve(options.in);
+  auto path = host::resolve(options.in, false, terminal_progress());
   if (!path) return fail(path.error());
   if (const Status fine = check_target(*path, options.out, options.force); !fine.ok()) return fail(fine.error());
   auto file = ModelFile::open(*path);

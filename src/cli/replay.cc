@@ -50,14 +50,13 @@ Status make_with_model(const ReplayOptions& options, Replay& replay, Parts& part
                              .max_waiting = head.options.max_waiting,
                              .max_rows = head.options.max_rows,
                              .kv_bytes = head.options.kv_bytes};
-  ASSIGN_OR_RETURN(parts.loaded, load(args, limits));
+  ASSIGN_OR_RETURN(parts.loaded, host::load(args, limits, {}, terminal_progress()));
   const std::string digest = model_digest(*parts.loaded.file).hex();
   if (digest != head.options.model_digest) {
     return invalid(fmt::format("The record is of another model ({}, digest {:.12}); this one has the digest {:.12}.",
                                head.model, head.options.model_digest, digest));
   }
-  ASSIGN_OR_RETURN(parts.engine, Engine::create(*parts.loaded.model, parts.loaded.tokenizer, *parts.loaded.stream,
-                                                replay.options(), replay.clock()));
+  ASSIGN_OR_RETURN(parts.engine, host::start_engine(parts.loaded, replay.options(), {.clock = replay.clock()}));
   return {};
 }
 

@@ -17,9 +17,7 @@
 #include "cli/line_wrap.h"
 #include "cli/loading.h"
 #include "cli/options.h"
-#include "cli/proposers.h"
 #include "cli/terminal_markdown.h"
-#include "format/model_digest.h"
 #include "server/engine_backend.h"
 #include "server/parameters.h"
 
@@ -101,41 +99,35 @@ int run(const RunOptions& given) {
   }
   auto fields = fields_of(options);
   if (!fields) return fail(fields.error(), kUsage);
-  const StepLimits limits =
-      with_proposers({.step_tokens = 512, .max_sequences = 1, .has_grammars = true}, options.spec);
-  MemoryPlan tiers;
-  add_tier_parts(tiers, options.tiers);
-  auto loaded = load(options.model, limits, tiers);
-  if (!loaded) return fail(loaded.error());
-  EngineOptions engine_options = loaded->engine_options(limits);
-  use_tiers(options.tiers, kv_bytes_of_block(*loaded->model, engine_options.kv_dtype, engine_options.block_len),
-            engine_options);
-  if (!options.tiers.disk_folder.empty()) engine_options.model_digest = model_digest(*loaded->file).hex();
-  auto engine = Engine::create(*loaded->model, loaded->tokenizer, *loaded->stream, engine_options);
-  if (!engine) return fail(engine.error());
-  if (Status used = use_proposers(**engine, *loaded, limits); !used) return fail(used.error());
+  const host::HostOptions wanted = {.model = options.model,
+                                    .limits = {.step_tokens = 512, .has_grammars = true, .spec = options.spec},
+                                    .tiers = options.tiers,
+                                    .measures = false};
+  Result<host::Hosted> hosted = host::open(wanted, terminal_progress());
+  if (!hosted) return fail(hosted.error());
+  Loaded& loaded = hosted->loaded;
   struct sigaction action = {};
   action.sa_handler = on_interrupt;  // without SA_RESTART, so that Ctrl-C also ends a wait for input
   sigaction(SIGINT, &action, nullptr);
 
   Result<ChatTemplate> chat_template = invalid("a text is continued");  // with --raw none is read, nor missed
   if (!options.raw) {
-    chat_template = load_template(*loaded->file, *loaded->tokenizer);
+    chat_template = host::load_template(*loaded.file, *loaded.tokenizer);
     if (!chat_template)
       return fail(invalid(chat_template.error().message + " --raw -p TEXT continues a text without it."));
   }
-  const ModelFacts facts = {.context_len = loaded->context_len,
-                            .trained_len = loaded->model->config().trained_context_len};
+  const ModelFacts facts = {.context_len = loaded.context_len,
+                            .trained_len = loaded.model->config().trained_context_len};
   const std::string banner =
       fmt::format("{} ({}): {}, {} tokens of context, {} threads", served_name(options.model.model),
-                  shown(std::filesystem::path(loaded->path).filename().string()), loaded->description(),
-                  facts.context_len, loaded->team->n_threads());
+                  shown(std::filesystem::path(loaded.path).filename().string()), loaded.description(),
+                  facts.context_len, loaded.team->n_threads());
   auto backend =
-      make_engine_backend({.info = {.context_len = facts.context_len, .sampling = sampling_defaults(*loaded->file, {})},
-                           .tokenizer = loaded->tokenizer,
+      make_engine_backend({.info = {.context_len = facts.context_len, .sampling = sampling_defaults(*loaded.file, {})},
+                           .tokenizer = loaded.tokenizer,
                            .chat_template = std::move(chat_template),
-                           .engine = *std::move(engine),
-                           .keep = std::make_shared<Loaded>(*std::move(loaded))});
+                           .engine = std::move(hosted->engine),
+                           .keep = std::make_shared<Loaded>(std::move(loaded))});
   const uint64_t seed =
       options.seed.value_or(std::random_device{}() | (static_cast<uint64_t>(std::random_device{}()) << 32));
   Chat chat(*backend, *std::move(fields), options.system, seed);

@@ -16,9 +16,6 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/progress.h"
-#include "cli/proposers.h"
-#include "engine/record/record_file.h"
-#include "format/model_digest.h"
 #include "kernels/arithmetic_version.h"
 #include "kernels/isa.h"
 #include "server/engine_backend.h"
@@ -120,14 +117,6 @@ Result<ChatTemplate> chat_template_from(const std::string& path) {
   return chat;
 }
 
-MemoryPlan parts_beside(const ServeOptions& options) {
-  MemoryPlan beside;
-  add_server_parts(beside, options.server);
-  add_tier_parts(beside, options.tiers);
-  if (!options.record.empty()) beside.add("a record on its way to its file", record::FileWriter::kMaxBacklog);
-  return beside;
-}
-
 // "file.gguf, llama 135M Q4_1, 8192 tokens of context, ...".
 std::string about(const Loaded& loaded, int64_t n_blocks, int32_t block_len) {
   const int64_t of_block = kv_bytes_of_block(*loaded.model, loaded.kv_dtype, block_len);
@@ -147,45 +136,24 @@ std::string license_of(const ModelFile& file) {
 }
 
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name) {
-  const StepLimits limits = step_limits(options);
-  std::shared_ptr<Recorder> recorder;  // first: a file that is there is refused before anything is loaded
-  if (!options.record.empty()) {
-    ASSIGN_OR_RETURN(recorder, Recorder::create({.path = options.record, .redact = options.redact}));
-  }
-  ASSIGN_OR_RETURN(Loaded loaded, load(options.model, limits, parts_beside(options)));
+  const host::HostOptions wanted = host_options(options, name);
+  ASSIGN_OR_RETURN(host::Hosted hosted, host::prepare(wanted, terminal_progress()));
+  const Loaded& loaded = hosted.loaded;
   const ModelConfig& config = loaded.model->config();
-  if (config.is_encoder() && !options.record.empty())
-    return unsupported("--record keeps the tokens of answers; an encoder makes none", "--record");
   const bool has_own = !options.chat_template.empty();
   const auto own_template = [&]() -> Result<ChatTemplate> {
     if (config.is_encoder()) return unsupported("The model is an encoder.");
-    return load_template(*loaded.file, *loaded.tokenizer);
+    return host::load_template(*loaded.file, *loaded.tokenizer);
   };
   Result<ChatTemplate> chat = has_own ? chat_template_from(options.chat_template) : own_template();
   if (has_own && !chat) return chat.error();
   if (!chat && !config.is_encoder()) log_warn("chat is switched off, completions are served: " + chat.error().message);
-  std::string digest = model_digest(*loaded.file).hex();
-
-  EngineOptions engine_options = loaded.engine_options(limits);
-  engine_options.policy = options.policy;
-  engine_options.max_itl = options.max_itl;
-  engine_options.model_digest = digest;
-  use_tiers(options.tiers, kv_bytes_of_block(*loaded.model, engine_options.kv_dtype, engine_options.block_len),
-            engine_options);
-  std::unique_ptr<DurableStore> store;
-  if (recorder && !engine_options.disk_folder.empty()) {
-    ASSIGN_OR_RETURN(store, Engine::open_store(*loaded.model, engine_options));
-    store = recorder->recording(std::move(store));
-  }
-  ASSIGN_OR_RETURN(auto engine, Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, engine_options,
-                                               recorder ? recorder->clock() : steady_clock(), std::move(store)));
-  TRY(use_proposers(*engine, loaded, limits));
-  engine->measure_steps();
-  if (recorder) recorder->begin(*engine, name, loaded.team->n_threads());
+  TRY(host::start(hosted, wanted));
+  const EngineOptions& engine_options = hosted.engine->options();
   ModelInfo info{
       .name = name,
       .architecture = config.architecture,
-      .digest = digest,
+      .digest = engine_options.model_digest,
       .context_len = loaded.context_len,
       .created =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
@@ -200,14 +168,14 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
       .n_parameters = static_cast<int64_t>(config.n_parameters()),
       .weights = loaded.main_type(),
       .license = license_of(*loaded.file)};
-  log_info(name + ": " + about(loaded, engine->stats().blocks_total, engine_options.block_len));
+  log_info(name + ": " + about(loaded, hosted.engine->stats().blocks_total, engine_options.block_len));
   auto tokenizer = loaded.tokenizer;
   auto backend = make_engine_backend({.info = std::move(info),
                                       .tokenizer = std::move(tokenizer),
                                       .chat_template = std::move(chat),
-                                      .engine = std::move(engine),
-                                      .recorder = std::move(recorder),
-                                      .keep = std::make_shared<Loaded>(std::move(loaded))});
+                                      .engine = std::move(hosted.engine),
+                                      .recorder = std::move(hosted.recorder),
+                                      .keep = std::make_shared<Loaded>(std::move(hosted.loaded))});
   backend->limit_grammars(options.server.max_grammars_bytes);
   return backend;
 }
@@ -217,7 +185,7 @@ Status check_within(const ServeOptions& options, const NamedModel& model, int64_
   ServeOptions own = options;
   own.model.model = model.typed;
   own.model.memory_bytes = memory_bytes;
-  const Result<Loaded> sized = size(own.model, step_limits(own), parts_beside(own));
+  const Result<Loaded> sized = host::size(host_options(own, model.name), terminal_progress());
   if (sized) return {};
   Error error = sized.error();
   if (error.where == kOfMachine) error.kind = ErrorKind::kNoMemory;  // which another time may have it
@@ -231,19 +199,18 @@ Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& m
   ServeOptions own = options;
   own.model.model = model.typed;
   own.model.memory_bytes = memory_bytes;
-  const MemoryPlan beside = parts_beside(own);
-  StepLimits limits = step_limits(own);
-  ASSIGN_OR_RETURN(const Loaded sized, size(own.model, limits, beside));
-  const EngineOptions engine = sized.engine_options(limits);
+  const host::HostOptions wanted = host_options(own, model.name);
+  ASSIGN_OR_RETURN(const Loaded sized, host::size(wanted, terminal_progress()));
+  const EngineOptions engine = sized.engine_options(wanted.limits);
   const int64_t of_block = kv_bytes_of_block(*sized.model, engine.kv_dtype, engine.block_len);
   const int64_t of_context = (sized.context_len + engine.block_len - 1) / engine.block_len * of_block;
   if (own.kv_bytes == 0 && of_block > 0) {
-    const int64_t wanted = std::min(std::max(1, own.max_sequences / 4) * of_context, share - sized.memory.total());
-    own.kv_bytes = std::min(sized.kv_bytes, std::max(of_context, wanted / of_block * of_block));
+    const int64_t kv_wanted = std::min(std::max(1, own.max_sequences / 4) * of_context, share - sized.memory.total());
+    own.kv_bytes = std::min(sized.kv_bytes, std::max(of_context, kv_wanted / of_block * of_block));
   }
   LoadedModel out;
   const int64_t n_blocks = of_block > 0 ? own.kv_bytes / of_block : 0;
-  out.bytes = sized.memory.total() - sized.memory.parts.front().bytes - beside.total() +
+  out.bytes = sized.memory.total() - sized.memory.parts.front().bytes - host::memory_beside(wanted).total() +
               n_blocks * planned_block_bytes(*sized.model, engine);
   ASSIGN_OR_RETURN(out.backend, load_backend(own, model.name));
   return out;

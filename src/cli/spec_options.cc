@@ -62,16 +62,6 @@ Result<WindowArgs> read_window(std::string_view text) {
 
 }  // namespace
 
-std::string SpecArgs::proposer() const {
-  const std::pair<bool, const char*> kinds[] = {
-      {!draft_model.empty(), "draft"}, {!heads.empty(), "heads"}, {!eagle.empty(), "eagle"},    {mtp, "mtp"},
-      {!store.empty(), "store"},       {!skip.empty(), "skip"},   {look_ahead > 0, "lookahead"}};
-  std::string out;
-  for (const auto& [is_there, kind] : kinds) out += is_there ? kind : "";  // of a command line there is one at most
-  if (window) out += out.empty() ? "window" : "+window";
-  return out;
-}
-
 void add_spec_options(CLI::App* command, SpecArgs& o) {
   add_read(
       command, "--spec", o, "NAME", o.by_lookup ? "auto" : "off",

@@ -160,7 +160,7 @@ class StoreBuilder {
 }  // namespace
 
 int build_store(const BuildStoreOptions& options) {
-  auto text = load_text(options.model);
+  auto text = host::load_text(options.model, terminal_progress());
   if (!text) return fail(text.error());
   StoreBuilder builder(*text->tokenizer, options.max_tokens);
   for (const std::string& path : options.files) {

@@ -34,7 +34,7 @@ std::string default_model() {
 }
 
 std::vector<Asked> asked(const Loaded& loaded) {
-  const ChatTemplate chat = load_template(*loaded.file, *loaded.tokenizer).value();
+  const ChatTemplate chat = host::load_template(*loaded.file, *loaded.tokenizer).value();
   std::vector<Asked> out;
   for (const DraftPrompt& p : draft_prompts(text_of_file(source_dir() + "/bench/prompts/speculation.txt").value()))
     out.push_back({p.kind, prompt_tokens(chat, *loaded.tokenizer, p.text).value(), {}});
@@ -47,7 +47,7 @@ void answer_all(const Loaded& loaded, const StepLimits& limits, float temperatur
   options.prefix_cache = false;
   options.max_itl = 1e6;
   options.kv_bytes = loaded.kv_bytes_for(kAtOnce, 640, options.block_len);
-  const auto engine = Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, options).value();
+  const auto engine = host::start_engine(loaded, options).value();
   for (size_t i = 0; i < all.size(); ++i) {
     Request r;
     r.id = RequestId{i + 1};
@@ -102,7 +102,7 @@ struct Floors {  // of tokens a step
 
 TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
   const StepLimits limits{.step_tokens = 512, .max_sequences = kAtOnce, .max_waiting = 64};
-  const Loaded loaded = load({.model = model_, .context_len = 1024}, limits).value();
+  const Loaded loaded = host::load({.model = model_, .context_len = 1024}, limits).value();
   const ModelFacts facts = {.vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
                             .context_len = loaded.context_len,
                             .end_of_generation = loaded.engine_options(limits).end_of_generation};
@@ -154,18 +154,20 @@ int64_t least_memory(const IsEnough& is_enough, int64_t draft) {
 
 // Without a word of the flag, and counted; by the look-up alone where that is asked.
 TEST_F(SlowSpeculationPrompts, OwnHeadIsOnByDefault) {
-  const StepLimits base{.step_tokens = 512, .max_sequences = 1};
+  const auto limits = [](const SpecArgs& spec) {
+    return StepLimits{.step_tokens = 512, .max_sequences = 1, .spec = spec};
+  };
   ModelArgs args{.model = model_, .context_len = 1024, .process_bytes = int64_t{64} << 20};
-  const Loaded by_default = size(args, with_proposers(base, SpecArgs())).value();
+  const Loaded by_default = size(args, limits({})).value();
   ASSERT_TRUE(by_default.eagle);
-  const Loaded alone = size(args, with_proposers(base, SpecArgs{.finds_own = false})).value();
+  const Loaded alone = size(args, limits({.finds_own = false})).value();
   EXPECT_FALSE(alone.eagle);
-  EXPECT_FALSE(size(args, with_proposers(base, SpecArgs{.by_lookup = false})).value().eagle);
+  EXPECT_FALSE(size(args, limits({.by_lookup = false})).value().eagle);
   EXPECT_EQ(by_default.memory.parts.size(), alone.memory.parts.size() + 2);  // itself, and its keys and values
   // Memory that has room for it, and a little less.
   const auto fits = [&](int64_t bytes) {
     args.memory_bytes = bytes;
-    return size(args, with_proposers(base, SpecArgs()));
+    return size(args, limits({}));
   };
   const int64_t least = least_memory([&](int64_t bytes) { return fits(bytes).ok(); }, by_default.memory.total());
   EXPECT_FALSE(fits(least)->eagle);
@@ -176,9 +178,10 @@ TEST_F(SlowSpeculationPrompts, OwnHeadIsOnByDefault) {
 // Of ibid's own head, on prompts that share nothing with what it was trained on: a tap of another layer, a norm that is
 // left out or a table of ids that is off would leave next to nothing of this.
 TEST_F(SlowSpeculationPrompts, OwnHeadIsRightAsOftenAsItWas) {
-  StepLimits limits{.step_tokens = 512, .max_sequences = 1, .max_drafts = 2, .eagle = std::string(kOwnEagle)};
+  StepLimits limits{
+      .step_tokens = 512, .max_sequences = 1, .spec = {.finds_own = false, .eagle = std::string(kOwnEagle), .k = 2}};
   limits.draft_chains = true;
-  const Loaded loaded = load({.model = model_, .context_len = 1024}, limits).value();
+  const Loaded loaded = host::load({.model = model_, .context_len = 1024}, limits).value();
   for (const auto& [temperature, least] : {std::pair{0.0F, 0.38}, std::pair{0.8F, 0.33}}) {
     DraftRun run{.n_tokens = 48, .temperature = temperature};
     std::vector<std::string> kinds;

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/mapped_file.h"
 #include "cli/loading.h"
-#include "cli/proposers.h"
 #include "model/testing/tiny_model.h"
 #include "spec/experimental/own_answers.h"
 #include "spec_flags.h"
@@ -33,7 +32,7 @@ class StoreFlag : public ::testing::Test {
   }
   // The store's texts, each after the other's end.
   std::string texts() {
-    const LoadedText text = load_text(model_).value();
+    const LoadedText text = host::load_text(model_).value();
     const auto store = TextStore::open(store_, text.tokenizer->vocabulary()).value();
     std::string out;
     std::vector<TokenId> ids;
@@ -69,7 +68,7 @@ TEST_F(StoreFlag, LinesOfJsonAreTexts) {
   EXPECT_EQ(texts(), "hm|yes|");
   // Ids as they were sampled: the prompt's go on in the answer's.
   EXPECT_EQ(line(R"({"prompt": [72, 73], "answer": [74]})"), "");
-  const auto store = TextStore::open(store_, load_text(model_).value().tokenizer->vocabulary()).value();
+  const auto store = TextStore::open(store_, host::load_text(model_).value().tokenizer->vocabulary()).value();
   EXPECT_EQ(store->n_tokens(), 4);
   EXPECT_EQ(store->token(2), TokenId{74});
 }
@@ -89,13 +88,13 @@ TEST_F(StoreFlag, WhatIsNoTextIsRefusedByItsPlace) {
 
 TEST_F(StoreFlag, NoMoreTokensAreTakenThanItMay) {
   EXPECT_NE(build({folder_.write("a.txt", std::string(100'000, 'x'))}, 50).find("--max-tokens 50"), std::string::npos);
-  EXPECT_EQ(TextStore::open(store_, load_text(model_).value().tokenizer->vocabulary()).value()->n_tokens(), 50);
+  EXPECT_EQ(TextStore::open(store_, host::load_text(model_).value().tokenizer->vocabulary()).value()->n_tokens(), 50);
 }
 
 TEST_F(StoreFlag, WhatStoresHoldIsCounted) {
   ASSERT_EQ(build({folder_.write("a.txt", "a text that is to be found again")}), "");
   const ModelArgs model{.model = model_, .threads = 1};
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const auto part = [&](const std::string& name) {
     const MemoryPlan memory = size(model, limits).value().memory;
     for (const MemoryPart& p : memory.parts) {
@@ -105,31 +104,32 @@ TEST_F(StoreFlag, WhatStoresHoldIsCounted) {
   };
   EXPECT_EQ(part("a store of texts to draft from"), 0);
   EXPECT_EQ(part("answers to draft from"), 0);
-  limits.store = store_;
-  limits.own_answers_bytes = int64_t{3} << 20;
+  limits.spec.store = store_;
+  limits.spec.own_answers_bytes = int64_t{3} << 20;
   EXPECT_EQ(part("a store of texts to draft from"), static_cast<int64_t>(std::filesystem::file_size(store_)));
   EXPECT_EQ(part("answers to draft from"), OwnAnswers(int64_t{3} << 20).bytes());
-  limits.max_drafts = 0;  // then nobody drafts
+  limits.spec.by_lookup = false;  // then nobody drafts
   EXPECT_EQ(part("a store of texts to draft from"), 0);
   EXPECT_EQ(part("answers to draft from"), 0);
 }
 
 TEST_F(StoreFlag, AStoreOfAnotherVocabularyIsRefusedByItsName) {
   ASSERT_EQ(build({folder_.write("a.txt", "text")}), "");
-  const auto other = size({.model = tiny("other.gguf", 300), .threads = 1}, {.max_drafts = 4, .store = store_});
+  const auto other = host::size({.model = tiny("other.gguf", 300), .threads = 1},
+                                {.spec = {.finds_own = false, .store = store_, .k = 4}});
   ASSERT_FALSE(other.ok());
   EXPECT_NE(other.error().message.find("\"model.gguf\", 260 tokens"), std::string::npos) << other.error().message;
-  EXPECT_FALSE(size({.model = model_, .threads = 1}, {.max_drafts = 4, .store = folder_.path("nothing")}).ok());
+  EXPECT_FALSE(host::size({.model = model_, .threads = 1},
+                          {.spec = {.finds_own = false, .store = folder_.path("nothing"), .k = 4}})
+                   .ok());
 }
 
 // With one, an engine says the same, in fewer steps.
 TEST_F(StoreFlag, AnEngineDraftsFromThem) {
   const auto answer = [&](const StepLimits& limits, int64_t& n_drafts) {
-    const Loaded loaded = load({.model = model_, .threads = 1}, limits).value();
+    const Loaded loaded = host::load({.model = model_, .threads = 1}, limits).value();
     const ManualClock clock;  // stands still: which drafts pay is not for what else runs here to say
-    auto engine =
-        Engine::create(*loaded.model, loaded.tokenizer, *loaded.stream, loaded.engine_options(limits), clock).value();
-    EXPECT_TRUE(use_proposers(*engine, loaded, limits).ok());
+    auto engine = host::start_engine(loaded, loaded.engine_options(limits), {.limits = limits, .clock = clock}).value();
     std::vector<TokenId> said;
     for (uint64_t id = 1; id <= 2; ++id) {
       Request r;
@@ -152,15 +152,15 @@ TEST_F(StoreFlag, AnEngineDraftsFromThem) {
     return said;
   };
   int64_t n_plain = 0, n_stored = 0, n_own = 0;
-  StepLimits limits{.max_sequences = 2, .max_drafts = 4};
+  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const std::vector<TokenId> plain = answer(limits, n_plain);
   std::string ids;
   for (const TokenId token : plain) ids += (ids.empty() ? "" : ", ") + std::to_string(raw(token));
   ASSERT_EQ(build({folder_.write("said.jsonl", "{\"answer\": [" + ids + "]}")}), "");
-  limits.store = store_;
+  limits.spec.store = store_;
   EXPECT_EQ(answer(limits, n_stored), plain);
-  limits.store.clear();
-  limits.own_answers_bytes = OwnAnswers::kLeastBytes;
+  limits.spec.store.clear();
+  limits.spec.own_answers_bytes = OwnAnswers::kLeastBytes;
   EXPECT_EQ(answer(limits, n_own), plain);
   EXPECT_GT(n_stored, n_plain + 20);
   EXPECT_GT(n_own, n_plain + 20);
@@ -172,7 +172,7 @@ TEST_F(StoreFlag, AStoreThatIsCutShortWhileItIsReadProposesNothingMore) {
   for (int i = 0; i < 4000; ++i) text += std::to_string(i * i) + " ";
   ASSERT_EQ(build({folder_.write("a.txt", text)}), "");
   end_where_files_are_cut(7);
-  const LoadedText loaded = load_text(model_).value();
+  const LoadedText loaded = host::load_text(model_).value();
   const auto store = TextStore::open(store_, loaded.tokenizer->vocabulary()).value();
   const std::vector<TokenId> end = loaded.tokenizer->encode("144 169 ");
   StoreDraft draft;

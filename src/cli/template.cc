@@ -26,9 +26,9 @@ Result<ChatInput> read_messages(const std::string& path) {
 }  // namespace
 
 int apply_template(const TemplateOptions& options) {
-  auto text = load_text(options.model);
+  auto text = host::load_text(options.model, terminal_progress());
   if (!text) return fail(text.error());
-  auto chat = load_template(*text->file, *text->tokenizer);
+  auto chat = host::load_template(*text->file, *text->tokenizer);
   if (!chat) return fail(chat.error());
   auto input = read_messages(options.messages_file);
   if (!input) return fail(input.error());

@@ -46,7 +46,7 @@ void print_pieces(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
 }  // namespace
 
 int tokenize(const TokenizeOptions& options) {
-  auto text = load_text(options.model);
+  auto text = host::load_text(options.model, terminal_progress());
   if (!text) return fail(text.error());
   std::vector<TokenId> ids;
   auto read = options.text ? Result<std::string>(*options.text) : text_of_file(options.file);
@@ -62,7 +62,7 @@ int tokenize(const TokenizeOptions& options) {
 }
 
 int detokenize(const DetokenizeOptions& options) {
-  auto text = load_text(options.model);
+  auto text = host::load_text(options.model, terminal_progress());
   if (!text) return fail(text.error());
   std::vector<TokenId> ids;
   auto read = options.ids ? Result<std::string>(*options.ids) : text_of_file("-");

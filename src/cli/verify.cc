@@ -16,12 +16,12 @@
 namespace ibid::cli {
 
 int verify(const PullOptions& options) {
-  auto path = resolve(options.model);
+  auto path = host::resolve(options.model, false, terminal_progress());
   if (!path) return fail(path.error());
   const std::string cache = cache_folder();
   int n_known = 0;
   if (const Status sound = check_sums(*path, cache, n_known); !sound) {
-    return fail(with_cure(sound.error(), options.model));
+    return fail(host::with_cure(sound.error(), options.model));
   }
   const auto file = ModelFile::open(*path);
   if (!file) return fail(file.error());

@@ -49,8 +49,8 @@ FAULTS = (
     ("docs", "docs/design.md", "| `chat_template.h` |", "| `machine.h` |", "the doors are {'text/jinja': 'machine.h'}"),
     ("includes", "src/sample/score_row.cc", "#include <algorithm>", '#include <algorithm>\n#include "kernels/cpu/table.h"',
      "src/sample/score_row.cc:2: sample looks into kernels/cpu, which is kernels's own"),
-    ("includes", "src/cli/loading.cc", '#include "kernels/reference.h"', '#include "kernels/reference/reference.h"',
-     "cli looks into kernels/reference, which is kernels's own"),
+    ("includes", "src/host/loading.cc", '#include "kernels/reference.h"', '#include "kernels/reference/reference.h"',
+     "host looks into kernels/reference, which is kernels's own"),
 )
 
 

@@ -8,7 +8,7 @@ import tempfile
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 PROMPTS = SOURCE / "bench/prompts/speculation.txt"
-DIGESTS = (PROMPTS, SOURCE / "src/cli/heads/smollm2-135m-instruct.gguf")
+DIGESTS = (PROMPTS, SOURCE / "src/host/heads/smollm2-135m-instruct.gguf")
 IN_A_ROW = 6  # words that no opening or task of the generator shares with a prompt; whole questions are held to eight tokens
 
 sys.path.insert(0, str(SOURCE / "tools"))

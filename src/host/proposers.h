@@ -5,13 +5,14 @@
 #include <memory>
 
 #include "base/result.h"
-#include "cli/loading.h"
 #include "engine/engine.h"
+#include "host/loading.h"
 
-namespace ibid::cli {
+namespace ibid::host {
 
 // Checks that those of `limits` may draft for `out`'s model, and adds what they will hold to its sum.
-Status size_proposers(const StepLimits& limits, Loaded& out);
+// A draft model may be fetched.
+Status size_proposers(const StepLimits& limits, Loaded& out, const OnProgress& progress = {});
 
 // Has `engine` draft by `loaded`'s proposer too, if there is one. The latter outlives the former.
 Status use_proposers(Engine& engine, const Loaded& loaded, const StepLimits& limits);
@@ -19,4 +20,4 @@ Status use_proposers(Engine& engine, const Loaded& loaded, const StepLimits& lim
 // That proposer alone, without the look-up, for who asks it beside the engine's own; null: there is none.
 Result<std::unique_ptr<Proposer>> proposer_of(Engine& engine, const Loaded& loaded, const StepLimits& limits);
 
-}  // namespace ibid::cli
+}  // namespace ibid::host

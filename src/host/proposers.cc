@@ -1,4 +1,4 @@
-#include "cli/proposers.h"
+#include "host/proposers.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/quoted.h"
-#include "cli/flag_values.h"
-#include "cli/own_eagle.h"
 #include "engine/engine_size.h"
 #include "format/model_digest.h"
 #include "format/registry.h"
+#include "host/own_eagle.h"
+#include "host/spelling.h"
 #include "model/tokenizer_of_model.h"
 #include "spec/draft_model.h"
 #include "spec/eagle_proposer.h"
@@ -24,7 +24,7 @@
 #include "spec/window_proposer.h"
 #include "worker/model_pass.h"
 
-namespace ibid::cli {
+namespace ibid::host {
 namespace {
 
 constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
@@ -42,9 +42,9 @@ void let_go_where_cut(const ModelFile& file) {
 }
 
 DraftModelOptions windowed(DraftModelOptions options, const StepLimits& limits) {
-  if (limits.draft_window) {
-    options.n_sink = limits.draft_window->n_sink;
-    options.n_window = limits.draft_window->n_window;
+  if (limits.spec.draft_window) {
+    options.n_sink = limits.spec.draft_window->n_sink;
+    options.n_window = limits.spec.draft_window->n_window;
   }
   return options;
 }
@@ -73,7 +73,7 @@ void add_draft(const StepLimits& limits, LoadedDraft draft, Loaded& out) {
   // Two whole contexts, or many shorter texts; one where one is all that runs. Windows are short, and all texts have
   // one.
   constexpr int32_t kBlockLen = DraftModelOptions().block_len;
-  const int32_t n_texts = std::min(limits.max_sequences, limits.draft_window ? kDraftTexts : 2);
+  const int32_t n_texts = std::min(limits.max_sequences, limits.spec.draft_window ? kDraftTexts : 2);
   const int64_t n_blocks = (draft.model->context_len() + kBlockLen - 1) / kBlockLen * n_texts;
   draft.kv_bytes = n_blocks * kv_bytes_of_block(*draft.model, out.kv_dtype, kBlockLen);
   const MemoryUse& use = draft.model->memory();
@@ -86,7 +86,7 @@ void add_draft(const StepLimits& limits, LoadedDraft draft, Loaded& out) {
 
 // Of a draft model of that context.
 Status check_window(int32_t context_len, const StepLimits& limits, const Loaded& out) {
-  if (!limits.draft_window) return {};
+  if (!limits.spec.draft_window) return {};
   const DraftModelOptions options = windowed({}, limits);
   if (DraftModel::longest_read(options, out.context_len) == out.context_len) {
     return invalid("A draft model's window of " + std::to_string(options.n_sink) + " and up to twice " +
@@ -100,8 +100,8 @@ Status check_window(int32_t context_len, const StepLimits& limits, const Loaded&
 }
 
 // Checks that it may draft for `out`'s model, and adds what it will hold.
-Status size_draft(const std::string& name, const StepLimits& limits, Loaded& out) {
-  ASSIGN_OR_RETURN(LoadedText text, load_text(name));
+Status size_draft(const std::string& name, const StepLimits& limits, const OnProgress& progress, Loaded& out) {
+  ASSIGN_OR_RETURN(LoadedText text, load_text(name, progress));
   Vocabulary own = text.tokenizer->vocabulary();
   own.end_of_generation = out.tokenizer->vocabulary().end_of_generation;  // what ends an answer the target says
   if (auto difference = first_difference(out.tokenizer->vocabulary(), own)) {
@@ -141,7 +141,7 @@ Result<std::vector<int32_t>> find_skipped(const std::string& name, const Loaded&
 // The model itself without some layers: their weights are there.
 Status size_skipped(const StepLimits& limits, Loaded& out) {
   LoadedDraft draft{.file = out.file};
-  ASSIGN_OR_RETURN(draft.skipped, find_skipped(limits.skip, out));
+  ASSIGN_OR_RETURN(draft.skipped, find_skipped(limits.spec.skip, out));
   TRY(check_window(out.context_len, limits, out));
   const ModelOptions options = draft_options(out.model->config(), out.context_len, limits);
   auto model = model_without(*out.model, draft.skipped, options, *out.stream);
@@ -162,7 +162,7 @@ HeadsOptions heads_options(const StepLimits& limits, const Loaded& loaded, const
 
 Status size_heads(const StepLimits& limits, Loaded& out) {
   LoadedHeads heads;
-  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.heads));
+  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.spec.heads));
   heads.file = std::make_shared<const ModelFile>(std::move(file));
   let_go_where_cut(*heads.file);
   ASSIGN_OR_RETURN(heads.tree, DraftHeads::read_tree(*heads.file));
@@ -186,14 +186,14 @@ Result<std::shared_ptr<const ModelFile>> find_own_eagle(const Loaded& out) {
 
 // The layer that the model brings along, the head that the flag names, or ibid's own.
 Result<std::shared_ptr<const ModelFile>> find_eagle(const StepLimits& limits, const Loaded& out) {
-  if (limits.mtp) return mtp_layer_of(*out.file);
-  if (limits.eagle == kOwnEagle) {
+  if (limits.spec.mtp) return mtp_layer_of(*out.file);
+  if (limits.spec.eagle == kOwnEagle) {
     ASSIGN_OR_RETURN(auto own, find_own_eagle(out));
     if (own != nullptr) return own;
     return unsupported(
         "ibid has no draft head for this model, only for its default one; eagle:FILE would take another.", "--spec");
   }
-  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.eagle));
+  ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(limits.spec.eagle));
   let_go_where_cut(file);
   return std::make_shared<const ModelFile>(std::move(file));
 }
@@ -208,25 +208,25 @@ Status size_eagle(std::shared_ptr<const ModelFile> file, const StepLimits& limit
   ASSIGN_OR_RETURN(const int64_t block_bytes,
                    EagleHead::block_bytes(*eagle.file, *out.model, *out.stream, eagle.sizes));
   const int64_t kv_bytes = block_bytes * eagle.sizes.n_blocks;
-  out.memory.add(limits.mtp ? "the MTP layer" : "an EAGLE head", bytes - kv_bytes);
-  out.memory.add(limits.mtp ? "the MTP layer's keys and values" : "the EAGLE head's keys and values", kv_bytes);
+  out.memory.add(limits.spec.mtp ? "the MTP layer" : "an EAGLE head", bytes - kv_bytes);
+  out.memory.add(limits.spec.mtp ? "the MTP layer's keys and values" : "the EAGLE head's keys and values", kv_bytes);
   out.eagle = std::move(eagle);
   return {};
 }
 
 Status size_stores(const StepLimits& limits, Loaded& out) {
-  if (!limits.store.empty()) {
-    ASSIGN_OR_RETURN(out.store, TextStore::open(limits.store, out.tokenizer->vocabulary()));
+  if (!limits.spec.store.empty()) {
+    ASSIGN_OR_RETURN(out.store, TextStore::open(limits.spec.store, out.tokenizer->vocabulary()));
     out.memory.add("a store of texts to draft from", out.store->bytes());
   }
-  if (limits.own_answers_bytes > 0)
-    out.memory.add("answers to draft from", OwnAnswers(limits.own_answers_bytes).bytes());
+  if (limits.spec.own_answers_bytes > 0)
+    out.memory.add("answers to draft from", OwnAnswers(limits.spec.own_answers_bytes).bytes());
   return {};
 }
 
 std::unique_ptr<Proposer> stores_of(const Loaded& loaded, const StepLimits& limits) {
-  if (loaded.store == nullptr && limits.own_answers_bytes == 0) return nullptr;
-  auto own = limits.own_answers_bytes > 0 ? std::make_unique<OwnAnswers>(limits.own_answers_bytes) : nullptr;
+  if (loaded.store == nullptr && limits.spec.own_answers_bytes == 0) return nullptr;
+  auto own = limits.spec.own_answers_bytes > 0 ? std::make_unique<OwnAnswers>(limits.spec.own_answers_bytes) : nullptr;
   return std::make_unique<StoreProposer>(
       loaded.store, std::move(own),
       StoreProposerOptions{.max_texts = std::min(limits.max_sequences, StoreProposerOptions().max_texts),
@@ -255,12 +255,12 @@ Result<std::unique_ptr<Proposer>> eagle_of(const Loaded& loaded, const StepLimit
       EagleOptions{.vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
                    .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer),
                    .branches = limits.draft_chains ? 1 : EagleProposer::kBranches,
-                   .most_running = limits.finds_own ? kOwnEagleRunning : EagleOptions().most_running}));
+                   .most_running = limits.spec.finds_own ? kOwnEagleRunning : EagleOptions().most_running}));
 }
 
 WindowOptions window_options(const Loaded& loaded, const StepLimits& limits) {
-  return {.n_sink = limits.window->n_sink,
-          .n_window = limits.window->n_window,
+  return {.n_sink = limits.spec.window->n_sink,
+          .n_window = limits.spec.window->n_window,
           .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
 }
 
@@ -280,7 +280,7 @@ Result<std::unique_ptr<Proposer>> window_of(Engine& engine, const Loaded& loaded
 
 std::unique_ptr<Proposer> look_ahead_of(const Loaded& loaded, const StepLimits& limits) {
   return std::make_unique<LookAheadProposer>(
-      LookAheadOptions{.n_window = limits.look_ahead,
+      LookAheadOptions{.n_window = limits.spec.look_ahead,
                        .max_texts = std::min(limits.max_sequences, LookAheadOptions().max_texts),
                        .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)});
 }
@@ -290,14 +290,14 @@ Result<std::unique_ptr<Proposer>> network_of(const Loaded& loaded, const StepLim
   if (loaded.draft) return draft_model_of(loaded, limits);
   if (loaded.heads) return heads_of(loaded, limits);
   if (loaded.eagle) return eagle_of(loaded, limits);
-  if (limits.look_ahead > 0) return look_ahead_of(loaded, limits);
+  if (limits.spec.look_ahead > 0) return look_ahead_of(loaded, limits);
   return std::unique_ptr<Proposer>();
 }
 
 // Those that take time; a view comes last, since it reads what the others say.
 Result<std::unique_ptr<Proposer>> costly_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
   ASSIGN_OR_RETURN(std::unique_ptr<Proposer> network, network_of(loaded, limits));
-  if (!limits.window) return network;
+  if (!limits.spec.window) return network;
   ASSIGN_OR_RETURN(std::unique_ptr<Proposer> window, window_of(engine, loaded, limits));
   if (network == nullptr) return window;
   std::vector<std::unique_ptr<Proposer>> both;
@@ -308,35 +308,35 @@ Result<std::unique_ptr<Proposer>> costly_of(Engine& engine, const Loaded& loaded
 
 }  // namespace
 
-Status size_proposers(const StepLimits& limits, Loaded& out) {
-  if (limits.max_drafts == 0) return {};
+Status size_proposers(const StepLimits& limits, Loaded& out, const OnProgress& progress) {
+  if (limits.spec.max_drafts() == 0) return {};
   TRY(size_stores(limits, out));
-  if (limits.draft_window && limits.draft_model.empty() && limits.skip.empty())
+  if (limits.spec.draft_window && limits.spec.draft_model.empty() && limits.spec.skip.empty())
     return invalid("--spec-draft-window is of a draft model, and there is none.", "--spec-draft-window");
-  if (limits.window) TRY(size_window(limits, out));
-  if (limits.look_ahead > 0) {
+  if (limits.spec.window) TRY(size_window(limits, out));
+  if (limits.spec.look_ahead > 0) {
     out.memory.add("windows of look-ahead",
                    LookAheadProposer::bytes_of(std::min(limits.max_sequences, LookAheadOptions().max_texts)));
   }
-  if (!limits.draft_model.empty()) return size_draft(limits.draft_model, limits, out);
-  if (!limits.skip.empty()) return size_skipped(limits, out);
-  if (!limits.heads.empty()) return size_heads(limits, out);
+  if (!limits.spec.draft_model.empty()) return size_draft(limits.spec.draft_model, limits, progress, out);
+  if (!limits.spec.skip.empty()) return size_skipped(limits, out);
+  if (!limits.spec.heads.empty()) return size_heads(limits, out);
   std::shared_ptr<const ModelFile> eagle;
-  if (limits.mtp || !limits.eagle.empty()) {
+  if (limits.spec.mtp || !limits.spec.eagle.empty()) {
     ASSIGN_OR_RETURN(eagle, find_eagle(limits, out));
-  } else if (limits.finds_own) {
+  } else if (limits.spec.finds_own) {
     ASSIGN_OR_RETURN(eagle, find_own_eagle(out));
   }
   return eagle == nullptr ? Status{} : size_eagle(std::move(eagle), limits, out);
 }
 
 Status use_proposers(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
-  if (limits.max_drafts == 0) return {};
+  if (limits.spec.max_drafts() == 0) return {};
   std::unique_ptr<Proposer> stores = stores_of(loaded, limits);
   ASSIGN_OR_RETURN(std::unique_ptr<Proposer> last, costly_of(engine, loaded, limits));
   if (last == nullptr && stores == nullptr) return {};
   engine.speculate(free_proposers(engine.facts(), limits.max_sequences, std::move(last), std::move(stores)),
-                   limits.max_drafts);
+                   limits.spec.max_drafts());
   return {};
 }
 
@@ -351,4 +351,4 @@ Result<std::unique_ptr<Proposer>> proposer_of(Engine& engine, const Loaded& load
   return std::unique_ptr<Proposer>(std::make_unique<ProposerChain>(std::move(both)));
 }
 
-}  // namespace ibid::cli
+}  // namespace ibid::host

@@ -4,8 +4,8 @@
 
 #include "format/model_file.h"
 
-namespace ibid::cli {
+namespace ibid::host {
 
 Result<ModelFile> own_eagle();
 
-}  // namespace ibid::cli
+}  // namespace ibid::host

@@ -1,4 +1,4 @@
-#include "cli/own_eagle.h"
+#include "host/own_eagle.h"
 
 #include <cstddef>
 #include <utility>
@@ -21,10 +21,10 @@ extern const std::byte ibid_own_eagle_begin[];
 extern const std::byte ibid_own_eagle_end[];
 }
 
-namespace ibid::cli {
+namespace ibid::host {
 
 Result<ModelFile> own_eagle() {
   return read_gguf(MappedFile::of_program({ibid_own_eagle_begin, ibid_own_eagle_end}, "ibid's own draft head"));
 }
 
-}  // namespace ibid::cli
+}  // namespace ibid::host
