@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "bench/best_seconds.h"
-#include "cli/machine_limits.h"
+#include "cli/measure/machine_limits.h"
 #include "kernels/isa.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"

@@ -1,4 +1,4 @@
-// How benches take times. What the machine can do at most: cli/machine_limits.h.
+// How benches take times. What the machine can do at most: cli/measure/machine_limits.h.
 #pragma once
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cli/machine_limits.h"
+#include "cli/measure/machine_limits.h"
 
 int main(int argc, char** argv) {
   using namespace ibid;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/machine_limits.h"
+#include "cli/measure/machine_limits.h"
 #include "kernels/isa.h"
 #include "kernels/ops.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "bench/speculation_prompts.h"
-#include "cli/loading.h"
+#include "cli/options/loading.h"
 #include "model/one_sequence.h"
 #include "spec/suffix_automaton.h"
 

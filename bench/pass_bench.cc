@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "cli/loading.h"
+#include "cli/options/loading.h"
 #include "kernels/isa.h"
 
 namespace ibid::bench {

@@ -24,7 +24,7 @@
 
 #include "base/check.h"
 #include "bench/speculation_prompts.h"
-#include "cli/loading.h"
+#include "cli/options/loading.h"
 #include "host/proposers.h"
 #include "spec/experimental/store_proposer.h"
 #include "spec/free_proposers.h"

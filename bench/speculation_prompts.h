@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/draft_prompts.h"
+#include "cli/measure/draft_prompts.h"
 
 namespace ibid::bench {
 

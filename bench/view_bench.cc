@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/loading.h"
+#include "cli/options/loading.h"
 #include "kernels/batch_arrays.h"
 #include "worker/model_pass.h"
 #include "worker/worker.h"

@@ -11,7 +11,7 @@ target_include_directories(ibid_source_paths PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 # Test programs of many small files that include much, compiled six files at a time as modules are: a third of their time
 # less and more. Apart are files whose own names another file of the program has for something else.
 set(united_tests cli_test model_test server_test conformance_suite)
-ibid_apart(src/cli/sampling_flags_test.cc src/model/model_test.cc src/model/model_without_test.cc)
+ibid_apart(src/cli/options/sampling_flags_test.cc src/model/model_test.cc src/model/model_without_test.cc)
 # What drives servers and commands and computes nothing itself.
 set(driving_tests cli_test server_test conformance_suite)
 set(quick_timeout 300)

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/command_line.h"
+#include "cli/options/command_line.h"
 
 namespace ibid::cli {
 

@@ -26,28 +26,23 @@ inline std::string written_draft_file(const TempFolder& folder, const char* arch
   return path;
 }
 
-}  // namespace ibid::testing
-
-namespace ibid::cli {
-
 inline std::string tiny_file(const TempFolder& folder, const char* name, int64_t vocab_size, uint64_t seed) {
   const std::string path = folder.path(name);
-  std::ofstream(path, std::ios::binary) << testing::tiny_gguf(
+  std::ofstream(path, std::ios::binary) << tiny_gguf(
       {.seed = seed, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true});
   return path;
 }
 
 inline std::string tiny_eagle_path(const TempFolder& folder, const Model& target) {
-  return testing::written_draft_file(
-      folder, "eagle",
-      *testing::tiny_eagle_file({.width = target.config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}}));
+  return written_draft_file(
+      folder, "eagle", *tiny_eagle_file({.width = target.config().width, .vocab_size = 260, .ids = {0, 7, 8, 250}}));
 }
 
 // As llama.cpp's files have one, after the model's last layer.
 inline std::string tiny_with_mtp(const TempFolder& folder) {
-  const auto model = testing::tiny_model_file({.vocab_size = 260, .context_len = 128, .tokenizer = true});
+  const auto model = tiny_model_file({.vocab_size = 260, .context_len = 128, .tokenizer = true});
   const ModelConfig config = read_config(*model).value();
-  const auto layer = testing::tiny_mtp_file(config, false);
+  const auto layer = tiny_mtp_file(config, false);
   const std::string following = "blk." + std::to_string(config.n_layers) + ".";
   const std::map<std::string, std::string> names = {{"fc", "nextn.eh_proj"},
                                                     {"embed_norm", "nextn.enorm"},
@@ -76,4 +71,4 @@ inline std::string tiny_with_mtp(const TempFolder& folder) {
   return path;
 }
 
-}  // namespace ibid::cli
+}  // namespace ibid::testing

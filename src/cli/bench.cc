@@ -9,14 +9,14 @@
 #include <memory>
 
 #include "base/quoted.h"
-#include "cli/bench_case.h"
-#include "cli/bench_rows.h"
-#include "cli/bench_spec.h"
-#include "cli/draft_prompts.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
-#include "cli/step_profile.h"
+#include "cli/measure/bench_case.h"
+#include "cli/measure/bench_rows.h"
+#include "cli/measure/bench_spec.h"
+#include "cli/measure/draft_prompts.h"
+#include "cli/measure/step_profile.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 #include "engine/engine.h"
 
 namespace ibid::cli {

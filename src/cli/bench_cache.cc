@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "cache/block_cache.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 #include "engine/workload.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"

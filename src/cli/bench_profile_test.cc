@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "base/json.h"
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "model/testing/tiny_model.h"
 #include "temp_folder.h"
 

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/caught.h"
-#include "cli/flag_values.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/options/flag_values.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 #include "model/one_sequence.h"
 #include "sample/sampler.h"
 #include "spec/experimental/layer_search.h"

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <map>
 
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 #include "model/config.h"
 #include "model/kv_arithmetic.h"
 #include "model/tokenizer_of_model.h"

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 namespace {
 

@@ -14,10 +14,10 @@
 #include <thread>
 
 #include "base/quoted.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
-#include "cli/text_windows.h"
+#include "cli/measure/text_windows.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 
 namespace ibid::cli {
 namespace {

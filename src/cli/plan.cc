@@ -6,12 +6,12 @@
 #include <cstdio>
 
 #include "base/memory.h"
-#include "cli/draft_measures.h"
-#include "cli/draft_prompts.h"
-#include "cli/flag_values.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/plan_speed.h"
+#include "cli/measure/draft_measures.h"
+#include "cli/measure/draft_prompts.h"
+#include "cli/measure/plan_speed.h"
+#include "cli/options/flag_values.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
 #include "engine/engine_size.h"
 #include "server/server_memory.h"
 

@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "base/cache_folder.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 #include "format/fetched_file.h"
 #include "format/registry.h"
 #include "format/source.h"

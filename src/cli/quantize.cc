@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "base/quoted.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 #include "format/requantise.h"
 #include "model/config.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/caught.h"
 #include "base/clock.h"
-#include "cli/loading.h"
-#include "cli/options.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
 #include "engine/record/life.h"
 #include "engine/record/replay.h"
 #include "format/model_digest.h"

@@ -10,14 +10,14 @@
 #include <random>
 
 #include "base/quoted.h"
-#include "cli/chat.h"
-#include "cli/chat_session.h"
-#include "cli/line_editor.h"
-#include "cli/line_history.h"
-#include "cli/line_wrap.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/terminal_markdown.h"
+#include "cli/chat/chat.h"
+#include "cli/chat/chat_session.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/line_editor.h"
+#include "cli/terminal/line_history.h"
+#include "cli/terminal/line_wrap.h"
+#include "cli/terminal/terminal_markdown.h"
 #include "server/engine_backend.h"
 #include "server/parameters.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <functional>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "cli/selftest_engine.h"
 #include "cli/selftest_speculation.h"
 #include "kernels/isa.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/loading.h"
+#include "cli/options/loading.h"
 #include "model/tokenizer_of_model.h"
 
 namespace ibid::cli {

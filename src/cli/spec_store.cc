@@ -11,9 +11,9 @@
 #include "base/json.h"
 #include "base/quoted.h"
 #include "base/utf8.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 
 namespace ibid::cli {
 namespace {

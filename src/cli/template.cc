@@ -4,9 +4,9 @@
 #include <iostream>
 #include <iterator>
 
-#include "cli/loading.h"
 #include "cli/messages_file.h"
-#include "cli/options.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
 
 namespace ibid::cli {
 namespace {

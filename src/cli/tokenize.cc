@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <sstream>
 
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 
 namespace ibid::cli {
 namespace {

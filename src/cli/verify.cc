@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "base/cache_folder.h"
-#include "cli/loading.h"
-#include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/options/loading.h"
+#include "cli/options/options.h"
+#include "cli/terminal/progress.h"
 #include "format/fetched_file.h"
 #include "format/file_lock.h"
 #include "format/model_digest.h"

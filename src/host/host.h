@@ -15,8 +15,8 @@
 // so hosts that run beside each other name the same. They share nothing else: each engine belongs to the thread that
 // calls its step(), and several step at once.
 //
-// Errors are sentences for a person; Error::where names the option at fault. What does not fit into memory is
-// kExhausted, and nothing of it is held afterwards. Nothing throws.
+// Errors are sentences for a person; Error::where names the option at fault, as the command line spells it. What does
+// not fit into memory is kExhausted, and nothing of it is held afterwards. Nothing throws.
 #pragma once
 
 #include <memory>
