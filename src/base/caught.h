@@ -1,6 +1,6 @@
-// Where exceptions of the standard library enter: an allocation that fails, a thread that the system does not give.
-// ibid throws nothing itself; what it does at start-up with much memory goes through here, so that a machine that is
-// too small is answered by a sentence.
+// Where exceptions of the standard library enter: an allocation that fails, a thread that the system cannot start. ibid
+// itself throws nothing; start-up steps that need much memory run through here, so that a machine that is too small
+// gives an error with a sentence.
 #pragma once
 
 #include <new>
@@ -13,24 +13,23 @@
 
 namespace ibid {
 
-// Where an error of caught() is: in what the machine has at the time, and not in what was asked.
+// Error::where of an error of caught(): the machine lacks something at the time; the request itself is not at fault.
 inline constexpr char kOfMachine[] = "machine";
 
-// What `body` gives, a Result; an exception of memory or threads becomes its error.
+// Returns the Result of `body`; an exception of memory or threads becomes its error.
 template <typename Body>
 auto caught(Body&& body) -> decltype(body()) {
   try {
     return std::forward<Body>(body)();
   } catch (const std::bad_alloc&) {
-    return exhausted(
-        "There is not enough memory; a smaller model, a smaller context or fewer tokens of a step would do.",
-        kOfMachine);
-  } catch (const std::length_error&) {
-    return exhausted("More was asked for than any memory holds; a smaller context or fewer tokens of a step would do.");
-  } catch (const std::system_error& e) {
-    return exhausted(std::string("The system does not give what is needed (") + e.what() +
-                         "); more memory or fewer --threads would do.",
+    return exhausted("There is not enough memory; use a smaller model, a smaller context or fewer tokens per step.",
                      kOfMachine);
+  } catch (const std::length_error&) {
+    return exhausted("The requested size exceeds any memory; use a smaller context or fewer tokens per step.");
+  } catch (const std::system_error& e) {
+    return exhausted(
+        std::string("The system refused a resource (") + e.what() + "); use more memory or fewer --threads.",
+        kOfMachine);
   }
 }
 

@@ -99,7 +99,7 @@ void read_v1(CgroupLimits& limits, const std::string& mount, std::string_view pa
 
 CgroupLimits cgroup_limits(const std::string& own, const std::string& mounts) {
   CgroupLimits limits;
-  // A process without such a file, or of whose lines one is missing, may be in the root for all that is known.
+  // Without such a file, or where a line is missing, the process may be in the root group.
   std::string_view v2_path = "/", cpu_path = "/", memory_path = "/";
   const std::string text = read_start(own);
   for (const std::string_view line :

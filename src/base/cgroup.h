@@ -1,5 +1,5 @@
-// Limits of the control groups that this process is in, as the system tells them: a unit's CPUQuota= and MemoryMax=, a
-// container's, a batch system's.
+// Limits of the control groups that this process is in, as the system reports them: a unit's CPUQuota= and MemoryMax=,
+// a container's, a batch system's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct CgroupLimits {
 // The least over the process's own groups and all that these lie in, up to the root of the mount: a limit of any of
 // them holds for all below. Version 2's (`own` has a line "0::PATH", mounted at `mounts` or, beside version 1, at
 // `mounts`/unified) and those of version 1's controllers cpu and memory. Only a whole number is a limit; what is
-// missing, unreadable or odd is none. Nothing outside of `mounts` is looked at, whatever `own` says.
+// missing, unreadable or odd is none. Nothing outside of `mounts` is read, whatever `own` contains.
 CgroupLimits cgroup_limits(const std::string& own = "/proc/self/cgroup", const std::string& mounts = "/sys/fs/cgroup");
 
 }  // namespace ibid

@@ -54,7 +54,7 @@ TEST_F(Cgroup, MaxAndMissingFilesAreNoLimit) {
   put("a/memory.max", "max\n");
   EXPECT_EQ(limits("0::/a/b\n").cores, 0);
   EXPECT_EQ(limits("0::/a/b\n").bytes, 0);
-  // Whose group is not told is in the root for all that is known.
+  // A process whose group is not reported may be in the root group.
   put("cpu.max", "300000 100000\n");
   put("memory.max", "77\n");
   EXPECT_EQ(cgroup_limits(folder_.path("nothing"), folder_.path("fs")).cores, 3);

@@ -1,4 +1,4 @@
-// Clock: time as an interface, so that simulations and replays run on their own.
+// Clock: time as an interface, so that simulations and replays run on a clock of their own.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,11 @@ class Clock {
 
 // The system's steady clock; one for the whole process.
 const Clock& steady_clock();
-// Its time at a fraction of the cost and some milliseconds late; for what is noted a thousand times a second.
+// Its time at a fraction of the cost and some milliseconds late; for events that are recorded a thousand times a
+// second.
 double coarse_steady_now();
 
-// A clock that stands still until it is told otherwise.
+// A clock that stands still until it is set or advanced.
 class ManualClock final : public Clock {
  public:
   double now() const override { return now_; }

@@ -1,5 +1,5 @@
-// insist(step): for steps that end something, a request or a server, and must not fail for want of memory: nobody
-// would do it instead, and what ends gives memory back. From any thread; blocks for a second at most, and then gives
+// insist(step): for steps that end something, a request or a server, and must not fail for lack of memory: no other
+// code would do it later, and ending something frees memory. From any thread; retries for at most a second, then gives
 // up.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ibid {
 
-// Step may throw std::bad_alloc and is then done again, from its begin.
+// Step may throw std::bad_alloc and is then run again from its start.
 template <typename Step>
 void insist(Step&& step) {
   for (int i = 0; i < 1000; ++i) {

@@ -75,7 +75,7 @@ struct JsonError {
 // The one value in `text`, or what is wrong with it.
 std::variant<Json, JsonError> read_tree(std::string_view text, const JsonLimits& limits);
 
-// The same for a file, which `where` names: errors say line and column.
+// The same for a file, which `where` names: errors state line and column.
 Result<Json> parse_json(std::string_view text, std::string_view where = "the text", const JsonLimits& limits = {});
 
 }  // namespace ibid

@@ -1,7 +1,7 @@
 // JsonCursor: reads JSON from where it stands, without building a tree: a tokenizer.json holds a million small values.
 // Values that are small and deep are taken as slices and read as a tree (base/json.h).
 //
-// After the first error every call fails; error() says what was found at which byte.
+// After the first error every call fails; error() states what was found at which byte.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ struct JsonFault {
   std::string message;  // fixed words, nothing of the text; empty where an event stopped
 };
 
-// Nothing where `text` is one JSON value, of which all was told.
+// Nothing where `text` is one JSON value and every event was delivered.
 std::optional<JsonFault> read_json(std::string_view text, size_t max_depth, JsonEvents& events);
 
 // The double nearest to a number of JSON; false where it is beyond the range of a double.

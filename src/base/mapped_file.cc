@@ -26,8 +26,8 @@ FileIdentity identity_in(const struct stat& info) {
           .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// What is mapped, for a signal's handler, which may take no memory and no lock. Of more files than there are places for
-// the rest are not named.
+// What is mapped, for a signal handler, which may take no memory and no lock. Files beyond the number of places are not
+// named.
 struct Place {
   std::atomic<bool> is_taken{false};
   std::atomic<uintptr_t> begin{0};  // 0: nothing yet
@@ -96,7 +96,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
         if (place.is_lost.exchange(true)) return;
         say("warning: ");
         say(place.path.data());
-        say(" was cut short while it was in use, or its disk cannot be read; serving goes on without it\n");
+        say(" was cut short while it was in use, or its disk cannot be read; serving continues without it\n");
         return;
       }
     }
@@ -104,12 +104,13 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
       if (place.is_lost.exchange(true)) return;
       say("warning: ");
       say(place.path.data());
-      say(" was cut short while it was in use, or its disk cannot be read; what it had is made again\n");
+      say(" was cut short while it was in use, or its disk cannot be read; its contents are made again\n");
       return;
     }
     say("error: ");
     say(place.path.data());
-    say(" was cut short while it was in use, or its disk cannot be read; put a new file in its place by renaming\n");
+    say(" was cut short while it was in use, or its disk cannot be read; replace files by renaming a new one over "
+        "them\n");
     ::_exit(code_of_cut_files);
   }
   ::signal(signal, SIG_DFL);  // the same read again ends the process as it would have

@@ -1,10 +1,10 @@
 // MappedFile: a whole file mapped read-only. Pages are read when touched, so opening costs nothing per byte.
 //
 // A file that another program cuts short while it is mapped raises SIGBUS on the lost pages: replace model files by
-// renaming a new one over them (as ibid's own downloads do), never by writing into them. Nothing can go on without what
-// is lost of a model; end_where_files_are_cut() makes it an end with a sentence. What only helps, as drafts do, can be
-// done without: let_go_where_cut() has zeros in the place of such a file's bytes, all of them, and is_lost() tells.
-// What can be made again is: mend_where_cut(). Threads: a mapping may be read from any thread; opening and moving
+// renaming a new one over them (as ibid's own downloads do), never by writing into them. A process cannot continue
+// without its model's bytes; end_where_files_are_cut() ends it with a sentence. Optional files, such as those of
+// drafts, can be lost: after let_go_where_cut() all bytes of such a file read as zeros, and is_lost() reports it. Bytes
+// that can be made again use mend_where_cut(). Threads: a mapping may be read from any thread; opening and moving
 // belong to one.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace ibid {
 
-// What tells one state of a file from another without reading it.
+// Identifies one state of a file without reading it.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -28,7 +28,7 @@ struct FileIdentity {
   int64_t modified_ns = 0;  // since 1970
   auto operator<=>(const FileIdentity&) const = default;
 };
-// Of an open file; null where the system does not tell.
+// Of an open file; null where the system does not report it.
 std::optional<FileIdentity> identity_of(int descriptor);
 
 // From now on a read of a mapped file's bytes that the system cannot give ends the process with `exit_code` and a
@@ -41,12 +41,12 @@ class MappedFile {
   static Result<MappedFile> open(const std::string& path);
 
   // From now on, where end_where_files_are_cut() was called: a read of bytes that the system cannot give makes all of
-  // the file's bytes zeros, with a warning on stderr that names it. Whoever reads them takes any bytes there.
+  // the file's bytes zeros, with a warning on stderr that names it. Their readers must accept any bytes.
   void let_go_where_cut() const;
   bool is_lost() const;
   // The same of bytes that can be made again: `mend` maps others over them, those at `at` among them. It is called by
-  // the thread that read, within a signal's handler: so that thread holds nothing that mend() wants, and one at a time
-  // is in it. False: it cannot, and the process ends. `context` outlives the mapping.
+  // the thread that read, within a signal's handler: so that thread holds no lock that mend() needs, and only one
+  // thread at a time is in it. False: it cannot, and the process ends. `context` outlives the mapping.
   using Mend = bool (*)(void* context, size_t at);
   void mend_where_cut(Mend mend, void* context) const;
 

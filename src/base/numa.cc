@@ -77,7 +77,7 @@ Status place_memory(const NumaPolicy& policy) {
   if (policy.kind == NumaPolicy::Kind::kSystem) return {};
   const std::vector<int> nodes = numa_nodes();
   if (nodes.empty())
-    return unavailable("The system does not tell its nodes of memory, so --numa can place nothing.", "numa");
+    return unavailable("The system does not report its memory nodes, so --numa has no effect.", "numa");
   if (policy.kind == NumaPolicy::Kind::kSpread) return set_policy(MPOL_INTERLEAVE, nodes);
   const std::string name = std::to_string(policy.node);
   if (std::ranges::find(nodes, policy.node) == nodes.end()) {
@@ -88,7 +88,7 @@ Status place_memory(const NumaPolicy& policy) {
   cpu_set_t mine, its;
   CPU_ZERO(&its);
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
-    return unavailable("The system does not tell which cores this process may use.", "numa");
+    return unavailable("The system does not report which cores this process may use.", "numa");
   for (const int core : list_in("/sys/devices/system/node/node" + name + "/cpulist")) {
     if (core < CPU_SETSIZE && CPU_ISSET(static_cast<size_t>(core), &mine)) CPU_SET(static_cast<size_t>(core), &its);
   }

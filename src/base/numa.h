@@ -23,12 +23,12 @@ Result<NumaPolicy> numa_policy_from(std::string_view text);
 // Numbers as the system lists them, "0-3,8"; ascending. Errors: kInvalid for anything else.
 Result<std::vector<int>> read_number_list(std::string_view text);
 
-// Nodes with memory; empty where the system does not tell.
+// Nodes with memory; empty where the system does not report them.
 std::vector<int> numa_nodes();
 
-// Spread: over all of them. One node: its memory alone, and its cores, as far as the thread may use them. Before
-// threads are started that shall heed it. Errors: a node that is not there, one none of whose cores may be used, a
-// system that refuses.
+// Spread: over all of them. One node: its memory alone, and its cores, as far as the thread may use them. Call it
+// before starting the threads that it should affect. Errors: a node that does not exist, a node without a core that
+// this process may use, a system that refuses.
 Status place_memory(const NumaPolicy& policy);
 
 }  // namespace ibid

@@ -28,7 +28,7 @@ TEST(Numa, PoliciesHaveNames) {
   for (const char* wrong : {"", "all", "-1", "1,2", "4096", "0x1"}) EXPECT_FALSE(numa_policy_from(wrong).ok()) << wrong;
 }
 
-// The mode of a thread that asks for the policy, as the system tells it; none where it refuses.
+// The calling thread's policy mode, as the system reports it; none where it refuses.
 std::optional<int> mode_under(const NumaPolicy& policy) {
   std::optional<int> mode;
   std::thread([&] {  // others keep theirs

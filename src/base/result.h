@@ -1,4 +1,4 @@
-// Result<T>: a value, or an Error that says in one sentence what was found, where, and what would do.
+// Result<T>: a value, or an Error that states in one sentence what was found, where, and what was expected.
 // For everything that is wrong with the world (files, requests, the system); see docs/design.md section 6.
 #pragma once
 

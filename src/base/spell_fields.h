@@ -1,7 +1,7 @@
-// spell_fields: a value with all its fields as bytes that tell any two values of its type apart, for keys of caches
-// and for digests. The fields are found by the compiler (Boost.PFR): one that is added to a struct is in the key
-// without anybody thinking of it. Of integers, enums, texts, lists and plain structs of these; of anything else it does
-// not compile, as pointers and floats have no bytes that mean the same wherever they are equal.
+// spell_fields: a value with all its fields as bytes that differ for any two different values of its type, for cache
+// keys and digests. The compiler finds the fields (Boost.PFR), so that a field added to a struct is in the key without
+// further code. Takes integers, enums, strings, lists and plain structs of these; other types do not compile, because
+// equal pointers or floats need not have equal bytes.
 #pragma once
 
 #include <boost/pfr/core.hpp>

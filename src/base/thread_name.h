@@ -1,4 +1,4 @@
-// What the calling thread is to the system: its name, as top, ps -L and perf show it, and its priority.
+// The calling thread's name, as top, ps -L and perf show it, and its priority.
 #pragma once
 
 #include <pthread.h>
@@ -9,9 +9,9 @@ namespace ibid {
 // At most 15 bytes; the system cuts nothing and refuses longer ones.
 inline void name_thread(const char* name) { pthread_setname_np(pthread_self(), name); }
 
-// For threads that read, tokenise or compile what users send in bulk: they wait rather than those whose tokens come.
-// On Linux it is the calling thread alone that has a priority, and threads that it starts begin with it: so no thread
-// that loads a model gives way.
+// For threads that read, tokenise or compile bulk input of users: they give way to the threads that produce tokens.
+// On Linux a priority belongs to one thread, and threads that it starts inherit it, so a thread that loads a model must
+// not lower its own.
 inline constexpr int kGivesWayBy = 10;
 inline void give_way() { setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kGivesWayBy); }
 

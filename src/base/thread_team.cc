@@ -42,8 +42,8 @@ inline void pause_briefly() {
 
 struct ThreadTeam::State {
   // What lies side by side (outputs of a matrix, rows) is read by one thread, whose fetching ahead goes on from task to
-  // task. Whoever takes a unit does it by one compare-exchange on the whole word of its range: a worker that was off
-  // its core holds nobody up and needs no check-in.
+  // task. A thread takes a unit by one compare-exchange on the whole word of its range, so a preempted worker delays no
+  // other thread and needs no check-in.
   struct alignas(64) Range {
     std::atomic<uint64_t> left{0};
   };
@@ -180,7 +180,7 @@ void ThreadTeam::run(int64_t n_tasks, TaskFn fn, void* body) {
   s.work(0);
   for (int n_spins = 0; s.n_done.load(std::memory_order_acquire) < n_tasks;) {
     pause_briefly();
-    if (++n_spins > 4096) sched_yield();  // more threads than cores: let the one that we wait for run
+    if (++n_spins > 4096) sched_yield();  // more threads than cores: let the thread that this one waits for run
   }
 }
 

@@ -1,7 +1,7 @@
 // The block-quantised formats of the ggml family, bit for bit as they lie in GGUF files (little-endian).
 //
 // Each struct is one block: kBlockLen (32) or 256 consecutive elements of a row. Half-precision fields
-// are uint16_t; tensor/half.h converts them. The formulas say what an element is worth; dequantise_row
+// are uint16_t; tensor/half.h converts them. The formulas define an element's value; dequantise_row
 // (tensor/dequantise.h) is their executable form and the order of its roundings.
 //
 // "Low half, high half": of 16 bytes that hold 32 codes of four bits, byte i holds code i in its low four bits and

@@ -17,10 +17,10 @@ constexpr size_t kManyPages = size_t{4} << 20;  // two large ones at least, howe
 std::byte* map(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  // A core file needs no gigabytes of what users wrote; and the mapping stays one that can be told from others.
+  // Core files leave out these gigabytes of user data; and the mapping stays separate from its neighbours.
   madvise(p, bytes, MADV_DONTDUMP);
-  // Keys and values of many texts lie all over their mapping: by pages of 4 KiB most of a step's first looks at a block
-  // would be looks for its page.
+  // Keys and values of many sequences are scattered over their mapping: with 4 KiB pages most first accesses to a block
+  // in a step would miss the TLB.
   if (bytes >= kManyPages) madvise(p, bytes, MADV_HUGEPAGE);  // a wish: failure is harmless
   return static_cast<std::byte*>(p);
 }
@@ -56,8 +56,8 @@ Result<Buffer> Buffer::allocate(const DeviceMemory& memory, size_t bytes, std::s
   if (bytes == 0) return out;
   out.data_ = memory.allocate(bytes);
   if (out.data_ == nullptr) {
-    return exhausted("There are no " + std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB of memory for " +
-                     std::string(what) + "; a smaller context, fewer tokens of a step or fewer bytes would do.");
+    return exhausted("Cannot allocate " + std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB for " +
+                     std::string(what) + "; use a smaller context, fewer tokens per step or fewer bytes.");
   }
   out.bytes_ = bytes;
   return out;

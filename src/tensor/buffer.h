@@ -1,5 +1,5 @@
-// Buffer: memory of one device with one owner. What lives as long as an engine is made of these at start-up: keys and
-// values, rows of logits, hidden states, a stream's workspace. Nothing of it is allocated in a step.
+// Buffer: memory of one device with one owner. Everything that lives as long as an engine is allocated in these at
+// start-up: keys and values, rows of logits, hidden states, a stream's workspace. A step allocates none of it.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ const DeviceMemory& cpu_memory();
 class Buffer {
  public:
   Buffer() = default;
-  // `what` it is for, as in "the KV cache"; the error says how much there was not. Zero bytes are a buffer of none.
+  // `what` names the use, as in "the KV cache"; the error states how much could not be allocated. Zero bytes are a
+  // buffer of none.
   static Result<Buffer> allocate(const DeviceMemory& memory, size_t bytes, std::string_view what);
   Buffer(Buffer&& other) noexcept
       : memory_(other.memory_),
@@ -39,7 +40,7 @@ class Buffer {
   // be held.
   void take() const;
 
-  // The same piece by piece, in the times of who has nothing else to do. Whether there was one left.
+  // The same piece by piece, for a caller with idle time. Returns whether a piece was left.
   bool take_next();
 
   // Of [offset, offset + bytes), without a change to what is there: later writes need no page of the system.

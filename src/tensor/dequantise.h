@@ -1,4 +1,4 @@
-// Rows of any dtype to float: the reference that defines what a quantised weight is worth.
+// Rows of any dtype to float: the reference that defines the value of a quantised weight.
 //
 // Bit-exact with gguf.quants.dequantize of the Python package `gguf` (NaNs compare as NaN: their payload depends on the
 // order in which a machine looks at the operands). Each product and difference rounds once, in the order of the

@@ -45,7 +45,7 @@ const DTypeTraits& traits(DType dtype);
 std::optional<DType> dtype_from_name(std::string_view name);  // any letter case
 
 inline bool is_quantised(DType dtype) { return traits(dtype).block_len > 1; }
-// Of the types that products and look-ups read: no whole numbers, and no F64.
+// Whether products and look-ups can read the type: no integers, and no F64.
 inline bool is_weight_type(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || is_quantised(dtype);
 }

@@ -200,7 +200,8 @@ TEST(Quantise, SearchedFormatsErrAsLittleAsTheirBitsAllow) {
       for (float& v : x) v = normal(random);
       const double error = relative_error(dtype, x);
       EXPECT_LT(error, bound) << traits(dtype).name << " of " << scale;
-      EXPECT_GT(error, 0.7 * bound) << "a bound that is far from what happens says nothing: " << traits(dtype).name;
+      EXPECT_GT(error, 0.7 * bound) << "a bound that is far from the measured error proves nothing: "
+                                    << traits(dtype).name;
     }
   }
 }

@@ -1,5 +1,5 @@
-// Stream: an ordered queue of work on one device. Ops take it first; nothing else knows the device. On the CPU work is
-// done at the call, by a team of threads; on CUDA it is enqueued.
+// Stream: an ordered queue of work on one device. Ops take it as their first argument; no other code depends on the
+// device. On the CPU work is done at the call, by a team of threads; on CUDA it is enqueued.
 #pragma once
 
 #include <cstddef>
