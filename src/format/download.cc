@@ -30,7 +30,7 @@ std::optional<int64_t> to_number(std::string_view text) {
   return value;
 }
 
-// "\"abc\"" -> "abc"; a weak tag ("W/...") says nothing about bytes and gives nothing.
+// "\"abc\"" -> "abc"; a weak tag ("W/...") does not identify bytes and gives "".
 std::string strong_tag(std::string_view etag) {
   if (etag.size() < 2 || etag.front() != '"' || etag.back() != '"') return "";
   return std::string(etag.substr(1, etag.size() - 2));
@@ -94,7 +94,7 @@ class Attempt {
   Status begin(const std::vector<HttpHead>& heads) {
     const HttpHead& last = heads.back();
     TRY(check_status(last));
-    // The hub says what a large file is on its own answer, before it redirects to where the bytes are.
+    // The hub describes a large file in its own response, before it redirects to the bytes.
     std::optional<int64_t> announced;
     for (const HttpHead& head : heads) {
       if (std::string tag = strong_tag(head.header("x-linked-etag")); is_sha256(tag) && sha256_.empty()) sha256_ = tag;
@@ -116,7 +116,7 @@ class Attempt {
                      what_.url);
     }
     if (announced) total_ = *announced;
-    // (A special file cannot be cut; then writing says what is wrong.)
+    // (A special file cannot be truncated; the write then reports the error.)
     if (::ftruncate(fd_, have_) != 0 && errno != EINVAL) return disk_error("cut");
     ::lseek(fd_, have_, SEEK_SET);
     std::ofstream(tag_path()) << tag << '\n';
@@ -137,7 +137,7 @@ class Attempt {
     }
     if (head.status == 404 || head.status == 410) return not_found(text + ": no such file", what_.url);
     if (head.status == 416) {
-      // What we have is longer than what they have: begin again.
+      // The part on disk is longer than the server's file: start over.
       std::remove(partial().c_str());
       return unavailable(text + " to a request for the rest", what_.url);
     }
@@ -156,7 +156,7 @@ class Attempt {
     if (range.starts_with("bytes ") && dash != std::string_view::npos) first = to_number(range.substr(6, dash - 6));
     if (!first || *first != have_) {
       std::remove(partial().c_str());
-      return unavailable(what_.url + " sent another part than was asked for; it is fetched from the beginning",
+      return unavailable(what_.url + " sent another part than was requested; it is fetched from the beginning",
                          what_.url);
     }
     if (slash != std::string_view::npos) total_ = to_number(range.substr(slash + 1)).value_or(-1);
@@ -204,7 +204,7 @@ class Attempt {
                                "; it was damaged on the way and has been removed",
                            what_.url);
       }
-      keep_sums(what_.path, file, found);  // first: who dies here fetches the file again
+      keep_sums(what_.path, file, found);  // first: a process that dies here fetches the file again
     }
     if (std::rename(partial().c_str(), what_.path.c_str()) != 0) return disk_error("rename");
     std::remove(tag_path().c_str());
@@ -224,7 +224,7 @@ class Attempt {
 }  // namespace
 
 Status download(const Download& what, const FetchOptions& options) {
-  // A connection that brings another megabyte each time may break as often as it likes.
+  // A connection that brings another megabyte each time may break any number of times.
   constexpr int64_t kProgressBytes = 1 << 20;
   int64_t furthest = 0;
   int pause_ms = options.first_pause_ms;

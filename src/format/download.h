@@ -1,10 +1,10 @@
-// One file over HTTP to its place: resumed, retried, checked, renamed.
+// Downloads one file over HTTP: resumed, retried, checked, renamed into place.
 //
-// While it grows it is PATH.partial, with the server's ETag in PATH.partial.etag: a later call asks for the rest with
+// While it grows it is PATH.partial, with the server's ETag in PATH.partial.etag: a later call requests the rest with
 // Range and If-Range, so that a file which changed meanwhile is fetched again. At the end its size must be what the
 // server announced, and its SHA-256 what the server named (X-Linked-Etag, or an ETag of 64 hexadecimal digits, as the
-// Hugging Face hub gives for large files). What came is written down beside it (format/fetched_file.h). The caller
-// holds a lock on the place.
+// Hugging Face hub gives for large files). The checksum is recorded beside it (format/fetched_file.h). The caller holds
+// a lock on the path.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace ibid {
 
 struct Download {
   std::string url;
-  std::string path;           // where it shall be; its folder exists
+  std::string path;           // the destination; its folder exists
   std::string authorization;  // for the first host only
 };
 

@@ -48,7 +48,7 @@ TEST_F(Fetching, ABodyMayEndWithTheConnection) {
   EXPECT_EQ(read(place()), "hello");
 }
 
-// Sends half of what was asked for, `n_breaks` times; then all.
+// Sends half of the requested bytes, `n_breaks` times; then all.
 Server::Handler breaking(const std::string& content, const std::string& etag, int n_breaks) {
   auto n = std::make_shared<int>(0);
   return [=](const TestRequest& request) {
@@ -102,12 +102,12 @@ TEST_F(Fetching, ProgressTellsWhatWasThereBefore) {
   folder_.write("file.partial.etag", "v1\n");
   Server server(breaking(content, "\"v1\"", 0));
   FetchOptions o = options();
-  std::vector<FetchProgress> told;
-  o.progress = [&](const FetchProgress& p) { told.push_back(p); };
+  std::vector<FetchProgress> reports;
+  o.progress = [&](const FetchProgress& p) { reports.push_back(p); };
   ASSERT_TRUE(download({.url = server.address() + "/file", .path = place(), .authorization = ""}, o).ok());
-  ASSERT_FALSE(told.empty());
-  for (const FetchProgress& p : told) EXPECT_EQ(p.n_before, 40'000);
-  EXPECT_EQ(told.back().n_done, 100'000);
+  ASSERT_FALSE(reports.empty());
+  for (const FetchProgress& p : reports) EXPECT_EQ(p.n_before, 40'000);
+  EXPECT_EQ(reports.back().n_done, 100'000);
 }
 
 TEST_F(Fetching, WithoutAStrongTagItIsFetchedFromTheBeginning) {

@@ -45,8 +45,8 @@ std::optional<Sums> known_sums(const std::string& path, const std::string& cache
 }
 
 Error changed(const std::string& path, const std::string& found, const std::string& known) {
-  return invalid(in_quotes(path) + " is damaged, or somebody wrote into it: its checksum is " + found + " and was " +
-                     known + " when it came.",
+  return invalid(in_quotes(path) + " is damaged or was modified: its checksum is " + found + " and was " + known +
+                     " when it came.",
                  path);
 }
 
@@ -90,7 +90,7 @@ Status check_sums(const std::string& path, const std::string& cache, int& n_know
 
 Status check_digests(const ModelFile& file, const std::string& cache) {
   for (const MappedFile& part : file.files()) {
-    if (part.path().ends_with(".json")) continue;  // whose user may have edited it
+    if (part.path().ends_with(".json")) continue;  // a user may have edited it
     const std::optional<Sums> known = known_sums(part.path(), cache);
     if (!known || known->digest.empty()) continue;
     const std::string found = file_digest(part, cache).hex();

@@ -1,11 +1,11 @@
-// What the program knows of the bytes of a file that it fetched: of a packaged model what the registry says, else what
-// was written down when the file came, after its checksum was compared with the server's.
+// The expected checksum of a fetched file: for a packaged model that of the registry, else the one recorded when the
+// file was fetched, after it was compared with the server's.
 //
 //   PATH.sha256     64 digits, the file's name, and a comment with its XXH3-128: `sha256sum -c` reads it
 //
-// A file may change afterwards, by whoever writes into it or by what it lies on. `ibid verify` and `ibid pull` read all
-// of it and compare; a start compares the digest that it has anyway (format/model_digest.h), which is computed again
-// whenever the file's time or size is another: what changes without changing those is for `ibid verify` to find.
+// A file may change afterwards, by a writer or by its disk. `ibid verify` and `ibid pull` read all of it and compare; a
+// start compares the digest that it has anyway (format/model_digest.h), which is computed again whenever the file's
+// time or size differs: only `ibid verify` finds changes that leave both as they were.
 #pragma once
 
 #include <string>
@@ -16,14 +16,15 @@
 
 namespace ibid {
 
-// Writes down what has just come. A file that cannot be written is no error: then less is known.
+// Records the checksums of a file that was just fetched. Failing to write them is no error: the file then counts as
+// unknown.
 void keep_sums(const std::string& path, const MappedFile& content, const std::string& sha256);
 
-// Reads all of a model's file, or of those in its folder, of which anything is known. kInvalid: one is not what it was,
-// or is gone. `n_known`: files that were compared.
+// Reads a model's file, or the files in its folder, that have a recorded checksum. kInvalid: one of them differs or is
+// gone. `n_known`: files that were compared.
 Status check_sums(const std::string& path, const std::string& cache, int& n_known);
 
-// The same of the weights, by digests that are known without reading all where the file looks as it did.
+// The same for the weights, by cached digests: a file whose size and time are unchanged is not read.
 Status check_digests(const ModelFile& file, const std::string& cache);
 
 }  // namespace ibid

@@ -10,8 +10,8 @@ namespace ibid {
 
 class FileLock {
  public:
-  // Waits; `waiting` is called every tenth of a second meanwhile, false from it gives up with kUnavailable. The file is
-  // created where it is missing and stays (removing it would let two holders have two files).
+  // Waits; calls `waiting` every tenth of a second meanwhile and gives up with kUnavailable once it returns false. The
+  // file is created where it is missing and stays (removing it would let two holders have two files).
   static Result<FileLock> acquire(const std::string& path, const std::function<bool()>& waiting);
 
   FileLock(FileLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }

@@ -37,7 +37,7 @@ constexpr uint64_t kMaxKeys = 1 << 16;
 constexpr uint64_t kMaxTensors = 1 << 17;
 constexpr size_t kMaxMetadataBytes = 56 << 20;  // of memory, for all values together
 constexpr size_t kMaxKeyBytes = 65535;          // the specification's limit
-constexpr size_t kMaxTensorNameBytes = 512;     // the specification says 64; some writers exceed it
+constexpr size_t kMaxTensorNameBytes = 512;     // the specification allows 64; some writers exceed it
 
 // Reads one file. Members hold the place of reading and what was gathered so far.
 class Reader {

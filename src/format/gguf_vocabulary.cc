@@ -110,7 +110,7 @@ Status read_rules(const ModelFile& file, Vocabulary& v) {
              (v.model == VocabularyModel::kBpe && std::find(std::begin(kBeginWithBos), std::end(kBeginWithBos),
                                                             v.pre_tokenizer) != std::end(kBeginWithBos));
   ASSIGN_OR_RETURN(v.add_bos, file.meta_bool("tokenizer.ggml.add_bos_token", bos));
-  // Files of gemma-4 were converted with the opposite for a while; the model wants it.
+  // Files of gemma-4 were converted with the opposite for a while; the model needs true.
   if (v.pre_tokenizer == kGemma4) v.add_bos = true;
   ASSIGN_OR_RETURN(v.add_eos, file.meta_bool("tokenizer.ggml.add_eos_token", unigram));
   ASSIGN_OR_RETURN(v.add_space_prefix, file.meta_bool("tokenizer.ggml.add_space_prefix", sentence_piece || unigram));

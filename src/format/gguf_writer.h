@@ -33,15 +33,15 @@ class GgufWriter {
     add_tensor(std::move(name), dtype, std::span<const int64_t>(dims.begin(), dims.size()), data);
   }
   void add_tensor(std::string name, const TensorView& view);
-  // A tensor whose bytes come when the file is written: `fill` is called once, and gives all of them to `put` in their
-  // order. What either returns as an error, write() returns. Not for bytes().
+  // A tensor whose bytes are made when the file is written: `fill` is called once and passes all of them to `put` in
+  // order. write() returns an error of either. Not for bytes().
   using Put = std::function<Status(std::span<const std::byte>)>;
   using Fill = std::function<Status(const Put& put)>;
   void add_tensor(std::string name, DType dtype, std::span<const int64_t> dims, Fill fill);
 
   // The file's bytes; for small files.
   std::string bytes() const;
-  // Writes beside `path` and renames at the end, so that no half file is ever seen there.
+  // Writes beside `path` and renames at the end, so that `path` never holds half a file.
   Status write(const std::string& path) const;
 
  private:

@@ -33,7 +33,7 @@ class Exchange {
   Status send(bool with_authorization, const std::pair<std::string, std::string>* post = nullptr) {
     Status connected = connect();
     if (!connected) return connected;
-    // A proxy wants the whole address, unless a tunnel goes through it.
+    // A proxy needs the whole address, unless a tunnel goes through it.
     bool whole = proxy_ && !url_.tls;
     http::request<http::string_body> message(post != nullptr ? http::verb::post : http::verb::get,
                                              whole ? url_.text() : url_.target, 11);
@@ -83,7 +83,7 @@ class Exchange {
         return await("read from", url_, [&](auto done) { http::async_read_some(stream, buffer_, parser_, done); });
       };
       Status status = tls_ ? read(*tls_) : read(*plain_);
-      // What came before a connection broke counts.
+      // Bytes that arrived before a connection broke count.
       if (size_t n = piece.size() - body.size; n > 0) TRY(handler.on_body({piece.data(), n}));
       if (!status) return status;
     }
@@ -194,7 +194,7 @@ class Exchange {
         code == asio::ssl::error::stream_truncated) {
       return unavailable(text + "the connection was closed before the end", url_.text());
     }
-    // What follows from bytes that are no HTTP does not pass by itself.
+    // An error from bytes that are not HTTP will not pass on a retry.
     if (code.category() == http::make_error_code(http::error::bad_version).category()) {
       return invalid(text + "its answer is no valid HTTP (" + code.message() + ")", url_.text());
     }
@@ -246,7 +246,7 @@ Status http_get(const HttpRequest& request, const HttpHandler& handler) {
     if (url.tls && !next.tls) {
       return invalid(url.host + " redirects from https to http (" + next.text() + "), which is refused", url.text());
     }
-    // Once outside, the token stays at home, even if a further redirect leads back.
+    // Once a redirect has left the host, the token is not sent again, even if a further redirect leads back.
     with_authorization = with_authorization && next.same_origin(first);
     url = next;
   }

@@ -1,8 +1,8 @@
-// A small HTTP client: GET for downloads and POST of small bodies over HTTP/1.1, with TLS where the URL says https.
+// A small HTTP client: GET for downloads and POST of small bodies over HTTP/1.1, with TLS for https URLs.
 //
 // Certificates are verified against the system's store (SSL_CERT_FILE and SSL_CERT_DIR are honoured by OpenSSL), host
 // names too. Redirects are followed, relative and across hosts; the Authorization header goes to the first host only
-// (scheme, name and port), and never from https to http. Proxies are used as the environment says. Blocking; each call
+// (scheme, name and port), and never from https to http. Proxies are those of the environment. Blocking; each call
 // has its own connection; any thread.
 #pragma once
 
@@ -29,7 +29,7 @@ struct Url {
   bool same_origin(const Url& other) const;
 };
 Result<Url> parse_url(std::string_view text);
-// What a Location header of `base` means.
+// Resolves a Location header against `base`.
 Result<Url> resolve_url(const Url& base, std::string_view location);
 
 // The proxy for an address as the environment names it: https_proxy (HTTPS_PROXY) or http_proxy, else all_proxy

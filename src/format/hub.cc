@@ -118,7 +118,7 @@ class Fetcher {
   std::string token_;
 };
 
-// For a sentence: what GGUF files a repository has, as far as the hub tells.
+// For a sentence: the GGUF files of a repository, as far as the hub lists them.
 std::string gguf_choice(const Fetcher& fetcher, const HubModel& model) {
   const auto names = fetcher.list();
   const std::vector<std::string> files = names ? gguf_models(*names) : std::vector<std::string>();
@@ -246,7 +246,7 @@ Result<int64_t> remove_hub(const HubModel& model, const std::string& cache) {
   if (files.empty() || (!model.file.empty() && file.empty()))
     return not_found(model.text() + " is not on this machine", model.text());
   int64_t n_bytes = 0;
-  // What says that all is there goes first.
+  // Remove the mark of completeness first.
   std::ranges::partition(files, [](const fs::path& path) { return path.filename() == kComplete; });
   for (const fs::path& path : files) {
     n_bytes += static_cast<int64_t>(fs::file_size(path, error));

@@ -21,11 +21,11 @@ struct HubModel {
 // What comes after "hf:". Names are checked so that they are safe as paths and in addresses.
 Result<HubModel> parse_hub(std::string_view text);
 
-// Where it lies: a file, or a folder; under cache/models/hub. A tag is of the files that are there.
+// Its path, a file or a folder, under cache/models/hub. A tag selects among the files that are there.
 std::string hub_path(const HubModel& model, const std::string& cache);
 bool hub_present(const HubModel& model, const std::string& cache);
 
-// Removes it; returns the bytes. kNotFound where it is not there, kUnavailable while somebody fetches it.
+// Removes it; returns the bytes. kNotFound where it is not there, kUnavailable while another process fetches it.
 Result<int64_t> remove_hub(const HubModel& model, const std::string& cache);
 
 // Fetches it (a folder: config.json, the weights by their index, and what there is of tokenizer.json,

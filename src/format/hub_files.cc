@@ -39,9 +39,9 @@ bool has_word(std::string_view stem, std::string_view word) {
 }  // namespace
 
 Result<std::vector<std::string>> hub_file_names(std::string_view answer, const std::string& where) {
-  ASSIGN_OR_RETURN(const Json told, parse_json(answer, where));
-  const Json* list = told.find("siblings");
-  if (list == nullptr || list->array() == nullptr) return invalid(where + " tells no files", where);
+  ASSIGN_OR_RETURN(const Json reply, parse_json(answer, where));
+  const Json* list = reply.find("siblings");
+  if (list == nullptr || list->array() == nullptr) return invalid(where + " lists no files", where);
   std::vector<std::string> names;
   for (const Json& file : *list->array()) {
     const Json* name = file.find("rfilename");

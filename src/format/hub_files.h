@@ -1,4 +1,4 @@
-// What a repository of a hub holds, and which of its GGUF files a tag means ("Q4_K_M").
+// The files of a hub's repository, and which of its GGUF files a tag ("Q4_K_M") means.
 #pragma once
 
 #include <span>
@@ -12,9 +12,10 @@ namespace ibid {
 
 // The names of the hub's answer about a repository: {"siblings": [{"rfilename": "model-Q4_K_M.gguf"}, ..]}.
 Result<std::vector<std::string>> hub_file_names(std::string_view answer, const std::string& where);
-// Of these the models in one GGUF file: no part of a split one, no projector of pictures.
+// Those of them that are whole models in one GGUF file: no part of a split model, no image projector.
 std::vector<std::string> gguf_models(std::span<const std::string> names);
-// The one whose name has the tag as a word, in any letter case; of several the shortest. Empty where there is none.
+// The file whose name contains the tag as a word, in any letter case; the shortest of several. Empty where there is
+// none.
 std::string file_of_tag(std::span<const std::string> names, std::string_view tag);
 // A word after the colon of hf:user/repo:WORD that names no file.
 bool is_tag(std::string_view word);

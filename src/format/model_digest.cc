@@ -36,7 +36,7 @@ std::string entry_path(const std::string& cache, const FileIdentity& id) {
          std::to_string(id.size_bytes) + "-" + std::to_string(id.modified_ns);
 }
 
-// Another after every start of the system; empty where it does not tell.
+// Changes with every start of the system; empty where the system does not report it.
 std::string boot_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
@@ -123,7 +123,7 @@ void keep_digest(const MappedFile& file, const ModelDigest& digest, const std::s
 
 void keep_written_digest(int descriptor, const ModelDigest& digest, const std::string& cache) {
   // A file modified just now may change without a change of its time, which has a granularity. Ours is dated back by
-  // more than that: whoever writes into it from now on gives it the present time, which is another.
+  // more than that: a later write gives it the present time, which differs.
   const int64_t then_ns = now_ns() - 2 * kSettledNs;
   const struct timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
                                     {.tv_sec = then_ns / kSecondNs, .tv_nsec = then_ns % kSecondNs}};
@@ -131,8 +131,8 @@ void keep_written_digest(int descriptor, const ModelDigest& digest, const std::s
   const std::optional<FileIdentity> identity = identity_of(descriptor);  // with the time as the file system keeps it
   const std::string boot = boot_id();
   if (!identity || now_ns() - identity->modified_ns <= kSettledNs || boot.empty()) return;
-  // Until then everybody reads what was written, on the disk or not. What a crash left of it, under the same size and
-  // time, is for others to find.
+  // Until then every reader gets what was written, on the disk or not. What a crash leaves of it, under the same size
+  // and time, is not found here.
   keep(entry_path(cache, *identity), digest.hex() + " " + boot);
 }
 

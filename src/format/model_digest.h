@@ -27,18 +27,18 @@ struct ModelDigest {
 // content might still change under the same identity. A cache that cannot be read or written is no error.
 ModelDigest model_digest(const ModelFile& file, const std::string& cache);
 ModelDigest model_digest(const ModelFile& file);  // with the user's cache folder
-// The same without looking into `cache`, for whoever doubts it: all bytes are read.
+// The same without `cache`: reads all bytes.
 ModelDigest read_model_digest(const ModelFile& file);
 
-// Of one file alone.
+// The digest of one file.
 ModelDigest file_digest(const MappedFile& file, const std::string& cache);
 ModelDigest read_digest(const MappedFile& file);
 
-// What `cache` has under a file's identity, and another entry of that kind: of any checksum that stands for its bytes.
+// The entry of `cache` under a file's identity, and a way to store one: any checksum that stands for the file's bytes.
 std::optional<ModelDigest> known_digest(const MappedFile& file, const std::string& cache);
 void keep_digest(const MappedFile& file, const ModelDigest& digest, const std::string& cache);
-// By whoever has just written all of an open file and has not waited for the disk: the file is made to look settled
-// (modified some seconds ago), and the entry is believed until the system starts again. A wish.
+// For a caller that has just written all of an open file and has not waited for the disk: the file is dated back by
+// some seconds so that it counts as settled, and the entry is valid until the system starts again. Best effort.
 void keep_written_digest(int descriptor, const ModelDigest& digest, const std::string& cache);
 
 }  // namespace ibid

@@ -135,7 +135,7 @@ Result<std::vector<std::string>> ModelFile::meta_strings(std::string_view key) c
   if (value == nullptr) return no_such_key(key);
   if (const auto* many = std::get_if<std::vector<std::string>>(value)) return *many;
   if (const std::string* one = std::get_if<std::string>(value)) return std::vector<std::string>{*one};
-  // An empty array has no element to tell its type in JSON.
+  // In JSON an empty array has no element that shows its type.
   if (const auto* ints = std::get_if<std::vector<int64_t>>(value); ints != nullptr && ints->empty()) {
     return std::vector<std::string>{};
   }

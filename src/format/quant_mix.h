@@ -1,6 +1,6 @@
-// Which type each matrix of a model gets: what `ibid quantize --type` names. Matrices whose errors a model feels most
-// (the output, values, down projections, the first and last layers) get more bits, as quantisers of the field do it
-// (llama.cpp's llama-quantize, whose names these are).
+// Which type each matrix of a model gets: the mixtures of `ibid quantize --type`. Matrices whose errors matter most
+// (the output, values, down projections, the first and last layers) get more bits, as in llama.cpp's llama-quantize,
+// whose names these are.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ enum class QuantMix : uint8_t {
   kMXFP4,
 };
 
-// Any letter case; q3_k, q4_k and q5_k are their M.
+// Any letter case; q3_k, q4_k and q5_k mean the M mixtures.
 std::optional<QuantMix> quant_mix_from_name(std::string_view name);
 std::string quant_mix_names();              // "f32, f16, ...": for sentences
 int64_t quant_mix_file_type(QuantMix mix);  // general.file_type
@@ -47,11 +47,11 @@ struct MixedMatrix {
   int64_t row_len = 0;          // inputs
   bool tied_embedding = false;  // there is no output.weight
 };
-// What the mixture wants for it, whatever the length of its rows.
+// The type that the mixture names for it, regardless of the length of its rows.
 DType wished_dtype(QuantMix mix, const MixedMatrix& matrix);
-// What it gets. Where rows are no whole number of a type's blocks: the nearest type of blocks of 32 with as many bits
-// or more (Q2_K, Q3_K and IQ4_XS: IQ4_NL; Q4_K: Q5_0; Q5_K: Q5_1; Q6_K: Q8_0), and F16 where 32 do not divide them
-// either.
+// The type it gets. Where its rows are not a whole number of the type's blocks: the nearest type of blocks of 32 with
+// as many bits or more (Q2_K, Q3_K and IQ4_XS: IQ4_NL; Q4_K: Q5_0; Q5_K: Q5_1; Q6_K: Q8_0), and F16 where 32 do not
+// divide them either.
 DType mixed_dtype(QuantMix mix, const MixedMatrix& matrix);
 
 }  // namespace ibid

@@ -1,4 +1,4 @@
-// The models that ibid knows by name, and where their files are kept.
+// The models that have a name in ibid, and the paths of their files.
 #pragma once
 
 #include <cstdint>

@@ -76,13 +76,13 @@ Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied)
   }
   if (!plan.pools.empty()) {
     if (v.rank > 2 || !is_weight_type(v.dtype) || v.dim[0] != plan.pools.back().end()) {
-      return invalid(in_quotes(t.name) + " has not the rows of " + std::to_string(o.n_kv_heads) +
+      return invalid(in_quotes(t.name) + " does not have the rows of " + std::to_string(o.n_kv_heads) +
                      " key and value heads, so they cannot be averaged");
     }
-    // Its rows are of one number, and a block is of many.
+    // Its rows have one element, a block has many.
     if (v.rank == 1 && is_quantised(v.dtype)) {
       return unsupported(in_quotes(t.name) + " is a vector of type " + std::string(traits(v.dtype).name) +
-                         ", whose numbers cannot be averaged one by one; F32, F16 or BF16 would do");
+                         ", whose elements cannot be averaged one by one; expected F32, F16 or BF16");
     }
     for (const Pool& p : plan.pools) plan.dims[0] -= p.n_dropped();
   }
@@ -165,14 +165,15 @@ class Rows {
 Result<Requantised> requantise(const ModelFile& from, const std::string& to, const RequantiseOptions& options,
                                ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress) {
   if (from.container() != Container::kGguf) {
-    return unsupported(from.path() +
-                       " is a folder of safetensors, and only GGUF files are quantised here; a GGUF file of the model "
-                       "would do, from the hub (hf:user/repo:FILE) or made by llama.cpp's convert_hf_to_gguf.py");
+    return unsupported(
+        from.path() +
+        " is a folder of safetensors, and only GGUF files can be quantised; use a GGUF file of the model, "
+        "from the hub (hf:user/repo:FILE) or made by llama.cpp's convert_hf_to_gguf.py");
   }
   const int64_t K = options.n_kv_heads, G = options.kv_groups;
   if (G < 0 || G > K || (G != 0 && K % G != 0)) {
     return invalid(std::to_string(K) + " key and value heads cannot be averaged into " + std::to_string(G) +
-                   " equal groups; a divisor of " + std::to_string(K) + " would do");
+                   " equal groups; expected a divisor of " + std::to_string(K));
   }
   GgufWriter writer;
   writer.set("general.architecture", options.architecture.c_str());

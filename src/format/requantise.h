@@ -16,7 +16,7 @@ namespace ibid {
 
 struct RequantiseOptions {
   QuantMix mix = QuantMix::kQ4_K_M;
-  // What the file's metadata say, read by whoever knows the architecture.
+  // From the file's metadata, read by code that knows the architecture (model/).
   std::string architecture;  // the prefix of its keys: "llama"
   int64_t n_layers = 0;
   int64_t n_heads = 0, n_kv_heads = 0, head_len = 0;  // H, K, D
@@ -28,9 +28,9 @@ struct RequantiseOptions {
 struct Requantised {
   uint64_t bytes = 0;  // of the file's tensors
   int64_t n_parameters = 0;
-  bool was_quantised = false;  // some matrix that was made of fewer bits already
+  bool was_quantised = false;  // some source matrix was quantised already
   std::map<DType, int64_t> matrices;
-  // Matrices whose rows are no whole number of the blocks of the type that the mixture wants for them.
+  // Matrices whose rows are not a whole number of blocks of the type that the mixture names for them.
   struct Instead {
     DType wished, got;
     int64_t row_len;
@@ -39,10 +39,10 @@ struct Requantised {
   std::map<Instead, int64_t> instead;
 };
 
-// Writes `to`, a GGUF file that is not there before it is whole. A matrix that has the wanted type already keeps its
-// bytes. Holds some 16 MiB and the mapped pages of one tensor, however large the model is. Errors are sentences about
-// the file (a container without GGUF's metadata, a number that is not finite) or the disk; then nothing is left behind.
-// progress(done, all) in bytes that were read, on the caller's thread.
+// Writes `to`, a GGUF file that appears only once it is complete. A matrix that already has the target type keeps its
+// bytes. Holds some 16 MiB and the mapped pages of one tensor, regardless of the model's size. Errors are sentences
+// about the file (a container without GGUF's metadata, a number that is not finite) or the disk; an error leaves no
+// file. progress(done, all) in bytes that were read, on the caller's thread.
 Result<Requantised> requantise(const ModelFile& from, const std::string& to, const RequantiseOptions& options,
                                ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress = {});
 

@@ -105,8 +105,8 @@ Result<std::vector<std::string>> weight_files(const std::string& folder) {
   }
   if (names.empty() && exists(folder + "/pytorch_model.bin")) {
     return unsupported(folder +
-                           " has its weights in pytorch_model.bin, whose reading runs what the file says; "
-                           "tools/to_safetensors.py makes a model.safetensors of it without, which would do",
+                           " has its weights in pytorch_model.bin, and reading that runs code of the file; "
+                           "tools/to_safetensors.py converts it to model.safetensors without running it",
                        folder);
   }
   if (names.empty()) {

@@ -1,4 +1,4 @@
-// What a user means by MODEL, and how it comes onto this machine.
+// Resolves MODEL, as a user types it, to a path, and fetches the model where needed.
 //
 //   smollm2, default      an alias of format/registry.h
 //   path/to/model.gguf    a file that is there
@@ -41,13 +41,13 @@ struct FetchOptions {
   int first_pause_ms = 500;                                 // before the first retry; doubled for each further one
 };
 
-// The path for ModelFile::open, fetching first what is not there.
+// The path for ModelFile::open; fetches the model first if it is not there.
 Result<std::string> fetch_model(std::string_view model, const FetchOptions& options);
 
-// The same without fetching: kNotFound, with the command that would fetch it, where it is not there.
+// The same without fetching: kNotFound, with the command that fetches it, if it is not there.
 Result<std::string> locate_model(std::string_view model, const std::string& cache = {});
 
-// Removes what was fetched, and what is left of fetching it; returns the bytes. kNotFound where nothing is there. A
+// Removes the fetched files and partial downloads; returns the bytes. kNotFound where nothing is there. A
 // path of the user's own is refused.
 Result<int64_t> remove_model(std::string_view model, const std::string& cache = {});
 

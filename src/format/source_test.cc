@@ -62,7 +62,7 @@ TEST_F(Hub, AShardedRepositoryBecomesAFolderThatOpens) {
   size_t n = server_.requests().size();
   EXPECT_EQ(fetch_model("hf:user/repo", options()).value(), *path);
   EXPECT_EQ(locate_model("hf:user/repo", options().cache).value(), *path);
-  EXPECT_EQ(server_.requests().size(), n) << "what is there is not asked for";
+  EXPECT_EQ(server_.requests().size(), n) << "a file that is there is not requested";
   auto listed = list_models(options().cache);
   EXPECT_EQ(listed.back().name, "hf:user/repo");
   EXPECT_TRUE(listed.back().present);
@@ -97,7 +97,7 @@ TEST_F(Hub, WhatWasDamagedIsFoundAndFetchedAgain) {
   EXPECT_FALSE(check_digests(*ModelFile::open(path), cache).ok()) << "a start sees it too";
   const size_t n = server_.requests().size();
   EXPECT_TRUE(fetch_model("hf:user/repo", options()).ok());
-  EXPECT_EQ(server_.requests().size(), n) << "who does not check takes it";
+  EXPECT_EQ(server_.requests().size(), n) << "without a check the file is taken as it is";
   FetchOptions checks = options();
   checks.checks = true;
   EXPECT_TRUE(fetch_model("hf:user/repo", checks).ok());
@@ -136,7 +136,7 @@ TEST_F(Hub, ATagMeansTheFileThatIsSoQuantised) {
   const size_t n = server_.requests().size();
   EXPECT_EQ(fetch_model("hf:user/repo:Q4_K_M", options()).value(), *path);
   EXPECT_EQ(locate_model("hf:user/repo:Q4_K_M", options().cache).value(), *path);
-  EXPECT_EQ(server_.requests().size(), n) << "what is there is not asked for";
+  EXPECT_EQ(server_.requests().size(), n) << "a file that is there is not requested";
   EXPECT_EQ(read(fetch_model("hf:user/repo:Q5_K_M", options()).value()), "GGUF 5");
   for (const char* none : {"Q4_K", "Q8_0", "F16", "Q4"}) {
     path = fetch_model(std::string("hf:user/repo:") + none, options());

@@ -53,7 +53,7 @@ class Fetching : public testing::Test {
   }
 
   TempFolder folder_;
-  std::string token_ = "none";  // so that the environment is not asked
+  std::string token_ = "none";  // so that the environment is not read
   std::string endpoint_ = "http://127.0.0.1:9";
 };
 

@@ -1,4 +1,4 @@
-// A small HTTP server for tests: it answers what the test says, right or wrong, on 127.0.0.1 and a free port.
+// A small HTTP server for tests: it sends the responses that a test sets, right or wrong, on 127.0.0.1 and a free port.
 #pragma once
 
 #include <arpa/inet.h>
@@ -151,7 +151,7 @@ class TestTunnel {
     ::close(listener_);
   }
   const std::string& address() const { return address_; }
-  // Whom the client wanted; after the connection has ended.
+  // The host that the client named; after the connection has ended.
   std::string target() {
     std::lock_guard lock(mutex_);
     return target_;

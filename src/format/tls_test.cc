@@ -1,4 +1,4 @@
-// TLS as downloads use it: whom we believe, and for which name.
+// TLS as downloads use it: which certificates are trusted, and for which name.
 #include <gtest/gtest.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
