@@ -188,7 +188,7 @@ void attention(Prices& prices, Stream& s, int32_t begin, int32_t n) {
   kv.dtype = DType::kF16;
   kv.block_len = kBlockLen;
   kv.n_kv_heads = kKvHeads;
-  kv.head_len = kHeadLen;
+  kv.key_len = kv.value_len = kHeadLen;
   kv.n_blocks = (len + kBlockLen - 1) / kBlockLen;
   const KvGeometry geometry = {.n_kv_heads = kKvHeads, .key_len = kHeadLen, .value_len = kHeadLen};
   kv.block_bytes = KvLayout{geometry, kv.dtype, kBlockLen}.block_bytes();
@@ -233,7 +233,7 @@ void attention(Prices& prices, Stream& s, int32_t begin, int32_t n) {
                               t.positions = positions.data() + first;
                               t.n_queries = std::min(queries, n - first);
                               t.n_heads = kHeads / kKvHeads;
-                              t.head_len = kHeadLen;
+                              t.key_len = t.value_len = kHeadLen;
                               t.keys = kv.blocks + kv_element_offset(kv, KvPart::kKey, 0, head, 0);
                               t.values = kv.blocks + kv_element_offset(kv, KvPart::kValue, 0, head, 0);
                               t.block_bytes = kv.block_bytes;

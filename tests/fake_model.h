@@ -158,7 +158,8 @@ class FakeModel final : public ForwardPass {
     for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
       const int64_t first = kv_element_offset(kv, part, slot % kv.block_len, 0, 0);
       const int64_t stride = kv_element_offset(kv, part, slot % kv.block_len, 0, 1) - first;
-      for (int32_t d = 0; d < kv.head_len && done < n_pieces; ++d, ++done)
+      const int32_t len = part == KvPart::kKey ? kv.key_len : kv.value_len;
+      for (int32_t d = 0; d < len && done < n_pieces; ++d, ++done)
         visit(block + first + d * stride, static_cast<size_t>(done) * piece, piece);
       if (done == n_pieces) return;
     }

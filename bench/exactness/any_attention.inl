@@ -43,7 +43,7 @@ void strip_step(const AttentionTask& task, const Rows& rows, int strip, int tile
   alignas(64) static const float kOne[32] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                              1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   const int first = strip * kStripRows, n = least(rows.n - strip * rows.strip_len, rows.strip_len);
-  const float* q = rows.q + first * rows.row_len;
+  const float* q = rows.q + first * rows.q_len;
   int highest = 0, lowest = 0x7fffffff;
   for (int r = 0; r < n; ++r) {
     highest = most(highest, rows.end[first + r] - tile_begin);
@@ -55,13 +55,13 @@ void strip_step(const AttentionTask& task, const Rows& rows, int strip, int tile
     vectors[t] = {0, most(0, least(highest - t * kTileLen, kTileLen) + 15) / 16};
     if (vectors[t].empty()) continue;
     if (n == kStripRows) {
-      score<kStripRows>(p[t], q, task.head_len, tile[t], vectors[t]);
+      score<kStripRows>(p[t], q, task.key_len, tile[t], vectors[t]);
     } else if (n > 6) {
-      score<kStripRows>(p[t], q, task.head_len, tile[t], vectors[t]);
+      score<kStripRows>(p[t], q, task.key_len, tile[t], vectors[t]);
     } else if (n > 3) {
-      score<6>(p[t], q, task.head_len, tile[t], vectors[t]);
+      score<6>(p[t], q, task.key_len, tile[t], vectors[t]);
     } else {
-      score<3>(p[t], q, task.head_len, tile[t], vectors[t]);
+      score<3>(p[t], q, task.key_len, tile[t], vectors[t]);
     }
   }
   for (int r = 0; r < n; ++r) {
@@ -129,8 +129,8 @@ void any(const AttentionTask& task) {
   for (int r = 0; r < rows.n; ++r) {
     const int place = rows.place[r];
     const f32x16 by = broadcast(1.0f / hsum(load(state.l + 16 * place)));
-    float* out = task.out + (r / task.n_heads) * task.out_stride + (r % task.n_heads) * task.head_len;
-    for (int d = 0; d < task.head_len; d += 16) store(out + d, mul(load(state.o + place * rows.row_len + d), by));
+    float* out = task.out + (r / task.n_heads) * task.out_stride + (r % task.n_heads) * task.value_len;
+    for (int d = 0; d < task.value_len; d += 16) store(out + d, mul(load(state.o + place * rows.row_len + d), by));
   }
 }
 

@@ -7,15 +7,31 @@ namespace {
 
 bool owns_its_cache(const KvLayout& layout) { return layout.geometry.owner == kOwnCache; }
 
-}  // namespace
-
-int64_t KvLayout::block_bytes() const {
-  return int64_t{block_len} * geometry.n_kv_heads * (int64_t{geometry.key_len} + geometry.value_len) *
-         traits(dtype).block_bytes;
+int64_t token_len(KvKind kind, int64_t n_kv_heads, int64_t key_len, int64_t value_len) {
+  switch (kind) {
+    case KvKind::kHeads:
+      return n_kv_heads * (key_len + value_len);
+    case KvKind::kLatent:
+      return key_len;
+    case KvKind::kNothing:
+      return 0;
+  }
+  return 0;
 }
 
+bool is_head_len(int32_t len) { return len >= 8 && len % 8 == 0 && len <= kMaxHeadLen; }
+
+}  // namespace
+
+int64_t kv_token_len(const KvGeometry& g) { return token_len(g.kind, g.n_kv_heads, g.key_len, g.value_len); }
+int64_t kv_token_len(const PagedKv& kv) { return token_len(kv.kind, kv.n_kv_heads, kv.key_len, kv.value_len); }
+
+int64_t KvLayout::block_bytes() const { return block_len * kv_token_len(geometry) * traits(dtype).block_bytes; }
+
 std::string KvLayout::name() const {
-  std::string text = std::string(kKvLayout) + " " + std::string(traits(dtype).name) + " B" + std::to_string(block_len) +
+  if (geometry.kind == KvKind::kNothing) return "nothing";
+  const std::string_view order = geometry.kind == KvKind::kLatent ? kKvLatentLayout : kKvLayout;
+  std::string text = std::string(order) + " " + std::string(traits(dtype).name) + " B" + std::to_string(block_len) +
                      " K" + std::to_string(geometry.n_kv_heads) + " D" + std::to_string(geometry.key_len);
   if (geometry.value_len != geometry.key_len) text += "," + std::to_string(geometry.value_len);
   return text;
@@ -23,13 +39,16 @@ std::string KvLayout::name() const {
 
 Status kv_supported(const KvLayout& layout) {
   const KvGeometry& g = layout.geometry;
-  if (g.key_len != g.value_len) {
-    return unsupported("keys of " + std::to_string(g.key_len) + " and values of " + std::to_string(g.value_len) +
-                       " numbers a head; attention wants as many of both");
-  }
-  if (g.n_kv_heads < 1 || g.key_len < 8 || g.key_len % 8 != 0 || g.key_len > kMaxHeadLen) {
+  if (g.kind == KvKind::kNothing) return {};
+  if (g.n_kv_heads < 1 || !is_head_len(g.key_len) || !is_head_len(g.value_len)) {
     return unsupported(std::to_string(g.n_kv_heads) + " key/value heads of " + std::to_string(g.key_len) +
-                       "; attention wants multiples of 8, up to " + std::to_string(kMaxHeadLen));
+                       (g.value_len == g.key_len ? "" : " and " + std::to_string(g.value_len)) +
+                       "; attention runs multiples of 8, up to " + std::to_string(kMaxHeadLen));
+  }
+  if (g.kind == KvKind::kLatent && (g.n_kv_heads != 1 || g.value_len > g.key_len)) {
+    return unsupported("latent rows of " + std::to_string(g.key_len) + " with " + std::to_string(g.n_kv_heads) +
+                       " key/value heads and values of " + std::to_string(g.value_len) +
+                       "; a row is the key of one head and begins with its value");
   }
   if ((layout.dtype != DType::kF32 && layout.dtype != DType::kF16 && layout.dtype != DType::kBF16) ||
       layout.group_len != 1) {
@@ -66,9 +85,9 @@ std::vector<PagedKv> kv_pool(std::span<const KvLayout> layers, int32_t n_blocks,
     if (!owns_its_cache(layout)) {
       CHECK(g.owner >= 0 && g.owner < static_cast<int32_t>(out.size()), "an owner is an earlier layer");
       const PagedKv owners = out[static_cast<size_t>(g.owner)];
-      CHECK(owns_its_cache(layers[static_cast<size_t>(g.owner)]) && owners.n_kv_heads == g.n_kv_heads &&
-                owners.head_len == g.key_len,
-            "an owner keeps what its reader wants");
+      CHECK(owns_its_cache(layers[static_cast<size_t>(g.owner)]) && owners.kind == g.kind &&
+                owners.n_kv_heads == g.n_kv_heads && owners.key_len == g.key_len && owners.value_len == g.value_len,
+            "an owner keeps what its reader needs");
       out.push_back(owners);
       continue;
     }
@@ -79,7 +98,9 @@ std::vector<PagedKv> kv_pool(std::span<const KvLayout> layers, int32_t n_blocks,
                    .n_blocks = n_blocks,
                    .block_len = layout.block_len,
                    .n_kv_heads = g.n_kv_heads,
-                   .head_len = g.key_len});
+                   .key_len = g.key_len,
+                   .value_len = g.value_len,
+                   .kind = g.kind});
     memory += layout.block_bytes();
   }
   return out;

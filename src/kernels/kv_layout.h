@@ -15,18 +15,21 @@
 
 namespace ibid {
 
-enum class KvKind : uint8_t { kHeads };  // a key and a value for each KV head
 inline constexpr int32_t kOwnCache = -1;
 
 struct KvGeometry {
   KvKind kind = KvKind::kHeads;
-  int32_t n_kv_heads = 0;  // K
-  int32_t key_len = 0;     // D of a key
-  int32_t value_len = 0;   // D of a value
+  int32_t n_kv_heads = 0;  // K; of a latent layer 1
+  int32_t key_len = 0;     // Dk; of a latent layer the whole row
+  int32_t value_len = 0;   // Dv; of a latent layer the row's first elements
   int32_t window = 0;      // 0: all positions are read for ever; else blocks before the window may be released
   // Another, lower layer whose keys and values this one reads instead of any of its own. That layer owns its cache.
   int32_t owner = kOwnCache;
 };
+
+// Elements of the KV dtype that a layer keeps of each token: K (Dk + Dv), or the Dk of a latent row, or none.
+int64_t kv_token_len(const KvGeometry& geometry);
+int64_t kv_token_len(const PagedKv& kv);
 
 struct KvLayout {
   KvGeometry geometry;
@@ -37,7 +40,7 @@ struct KvLayout {
   // Of one block of this layer, whoever owns it.
   int64_t block_bytes() const;
   // What the bytes of a block are, for whoever keeps them outside of the process: "K:D.B,B.D F16 B16 K3 D64", with
-  // "D64,32" where keys and values differ.
+  // "D64,32" where keys and values differ. Latent rows are "B.D F16 B16 K1 D576,512".
   std::string name() const;
 };
 
@@ -51,7 +54,8 @@ int64_t kv_block_bytes(std::span<const KvLayout> layers);
 int64_t kv_pool_bytes(std::span<const KvLayout> layers, int32_t n_blocks);
 // The layers' parts of `memory`, 64-byte aligned and kv_pool_bytes long: block after block, in each the layers one
 // after another, so that a text's blocks lie on few pages whatever the number of layers. A layer without a cache of its
-// own has its owner's. CHECKs that each layout is supported and each owner is an earlier layer with its own cache.
+// own has its owner's; one that keeps nothing has layer_bytes 0. CHECKs that each layout is supported and
+// each owner is an earlier layer with its own cache.
 std::vector<PagedKv> kv_pool(std::span<const KvLayout> layers, int32_t n_blocks, std::byte* memory);
 
 }  // namespace ibid

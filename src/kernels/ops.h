@@ -65,8 +65,10 @@ void rope_angles(Stream& s, const TensorView& cos_sin, const Rope& rope, std::sp
 // Rotates x[T, n_heads * D] in place.
 void rope(Stream& s, const TensorView& x, int head_len, const Rope& rope, const TensorView& cos_sin);
 
-// Writes k[T, K * D] and v[T, K * D] to the slots of the batch, rounded to the KV dtype (nearest even).
+// Writes k[T, K * Dk] and v[T, K * Dv] to the slots of the batch, rounded to the KV dtype (nearest even).
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
+// The same of a latent cache: rows[T, Dk], which are keys and begin with their values.
+void store_latent(Stream& s, const PagedKv& kv, const TensorView& rows, const ForwardBatch& batch);
 
 // Copies the keys and values of slot from[i] to slot to[i], all heads, for i = 0, 1, ... one after another: a later
 // copy reads what an earlier one wrote. So moves that only go down, in ascending order of `to`, are right however they
@@ -84,12 +86,13 @@ struct AttentionParams {
   // null, or [H]: a logit of each query head that takes part in the sum of its softmax and has no value (gpt-oss)
   const float* sinks = nullptr;
 };
-// out[T, H * D] = attention of q[T, H * D] over the cache. Tiles of 64 positions anchored at absolute position 0,
-// with an online softmax, in pieces of a fixed number of tiles that merge as an anchored binary tree (docs/design.md
-// section 5, law 1). A token with a path has the bits that it would have if the path were a plain sequence.
+// out[T, H * Dv] = attention of q[T, H * Dk] over the cache, of either kind. Tiles of 64 positions anchored at absolute
+// position 0, with an online softmax, in pieces of a fixed number of tiles that merge as an anchored binary tree
+// (docs/design.md section 5, law 1). A token with a path has the bits that it would have if the path were a plain
+// sequence.
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const AttentionParams& params);
-size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions);
+size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t value_len, int32_t max_positions);
 
 // out[R, C] = x[rows[i], :].
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);

@@ -5,15 +5,26 @@
 namespace ibid::ops {
 
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch) {
-  Dim T, N;
+  Dim T, N, M;
   expect(k, {&T, &N});
-  expect(v, {&T, &N});
+  expect(v, {&T, &M});
   CHECK(k.dtype == DType::kF32 && v.dtype == DType::kF32 && T.value == batch.n_tokens);
-  CHECK(N.value == int64_t{kv.n_kv_heads} * kv.head_len && kv.head_len <= kMaxHeadLen &&
-        kv.block_len == batch.block_len);
+  CHECK(kv.kind == KvKind::kHeads && kv.block_len == batch.block_len);
+  CHECK(N.value == int64_t{kv.n_kv_heads} * kv.key_len && kv.key_len <= kMaxHeadLen);
+  CHECK(M.value == int64_t{kv.n_kv_heads} * kv.value_len && kv.value_len <= kMaxHeadLen);
   on_device(
       s, "store_kv", [&] { cpu::store_kv(s, kv, k, v, batch); }, [&] { reference::store_kv(kv, k, v, batch); },
       kNoBody);
+}
+
+void store_latent(Stream& s, const PagedKv& kv, const TensorView& rows, const ForwardBatch& batch) {
+  Dim T{batch.n_tokens}, N{kv.key_len};
+  expect(rows, {&T, &N});
+  CHECK(rows.dtype == DType::kF32 && kv.kind == KvKind::kLatent && kv.key_len <= kMaxHeadLen);
+  CHECK(kv.block_len == batch.block_len);
+  on_device(
+      s, "store_latent", [&] { cpu::store_latent(s, kv, rows, batch); },
+      [&] { reference::store_latent(kv, rows, batch); }, kNoBody);
 }
 
 void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to) {

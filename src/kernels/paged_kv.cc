@@ -23,10 +23,10 @@ std::byte* block_at(const PagedKv& kv, BlockId block, size_t n_bytes) {
 }  // namespace
 
 int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_t head, int32_t d) {
-  const int64_t part_len = int64_t{kv.block_len} * kv.head_len;
-  const int64_t index =
-      part == KvPart::kKey ? int64_t{d} * kv.block_len + offset : part_len + int64_t{offset} * kv.head_len + d;
-  return (2 * part_len * head + index) * traits(kv.dtype).block_bytes;
+  const int64_t element = traits(kv.dtype).block_bytes, B = kv.block_len;
+  if (kv.kind == KvKind::kLatent) return (int64_t{offset} * kv.key_len + d) * element;
+  const int64_t index = part == KvPart::kKey ? d * B + offset : B * kv.key_len + int64_t{offset} * kv.value_len + d;
+  return (B * (kv.key_len + kv.value_len) * head + index) * element;
 }
 
 float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d) {

@@ -2,13 +2,15 @@
 // sees only this. The bytes of a slot depend on its token, its position and what comes before it alone (docs/design.md
 // section 5, law 2).
 //
-// Layout of a block, for every KV dtype (its name is kKvLayout; kernels/kv_layout.h has its sizes):
+// Layout of a block, for every KV dtype (kernels/kv_layout.h has its sizes). Dk: the length of a key, Dv: of a value.
 //
-//   for each KV head: keys[D][B], then values[B][D], each element of the KV dtype
+//   kHeads (kKvLayout)         for each KV head: keys[Dk][B], then values[B][Dv], each element of the KV dtype
+//   kLatent (kKvLatentLayout)  rows[B][Dk]; a row is the key, and its first Dv elements are the value
 //
 // A score's lanes are positions, so that 16 scores grow by one multiply-add per head dimension without a sum across
 // lanes: keys lie transposed. A value's lanes are head dimensions: values lie as rows. All of one head's part of a
-// block is one run of 2 * B * D elements, which is what a decode of one head group streams through.
+// block is one run of B * (Dk + Dv) elements, which is what a decode of one head group streams through. Latent rows
+// serve many query heads at once, so attention transposes them as it widens them.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +23,13 @@
 
 namespace ibid {
 
+// What a layer keeps of each token.
+enum class KvKind : uint8_t {
+  kHeads,    // a key and a value for each KV head
+  kLatent,   // one row for keys and values of all query heads: K = 1, Dv <= Dk (DeepSeek-V2, section 2.1)
+  kNothing,  // nothing: the layer has no attention, or its memory is not of tokens
+};
+
 struct PagedKv {
   std::byte* blocks = nullptr;  // [n_blocks, block_bytes], 64-byte aligned
   int64_t block_bytes = 0;      // bytes from one block to the next, a multiple of 64
@@ -29,11 +38,14 @@ struct PagedKv {
   int32_t n_blocks = 0;
   int32_t block_len = 0;   // B: 8, 16 or 32
   int32_t n_kv_heads = 0;  // K
-  int32_t head_len = 0;    // D: a multiple of 8, at most kMaxHeadLen
+  int32_t key_len = 0;     // Dk: a multiple of 8, at most kMaxHeadLen
+  int32_t value_len = 0;   // Dv: likewise
+  KvKind kind = KvKind::kHeads;
 };
 
-inline constexpr int32_t kMaxHeadLen = 256;
+inline constexpr int32_t kMaxHeadLen = 576;
 inline constexpr std::string_view kKvLayout = "K:D.B,B.D";
+inline constexpr std::string_view kKvLatentLayout = "B.D";
 
 enum class KvPart : uint8_t { kKey, kValue };
 // Bytes from a block's start to element d of `head` at `offset` (0..B-1) within the block.

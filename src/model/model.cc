@@ -68,7 +68,9 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
   for (int layer = 0; layer < static_cast<int>(n_caches); ++layer) {
     const KvGeometry g = kv_geometry(layer);
     const PagedKv& part = kv[static_cast<size_t>(layer)];
-    CHECK(part.n_kv_heads == g.n_kv_heads && part.head_len == g.key_len, "KV of another geometry");
+    CHECK(part.kind == g.kind && part.n_kv_heads == g.n_kv_heads && part.key_len == g.key_len &&
+              part.value_len == g.value_len,
+          "KV of another geometry");
   }
   CHECK(hidden.layers.size() == hidden.out.size(), "one output for each layer whose hidden states are wanted");
   for (size_t i = 0; i < hidden.layers.size(); ++i) {

@@ -33,7 +33,7 @@ TEST(KvStore, LayersThatDifferLieOneAfterAnotherInEachBlock) {
   ASSERT_EQ(kv.size(), 4u);
   for (size_t l = 0; l < 3; ++l) {
     EXPECT_EQ(kv[l].n_kv_heads, facts.layers[l].n_kv_heads);
-    EXPECT_EQ(kv[l].head_len, facts.layers[l].key_len);
+    EXPECT_EQ(kv[l].key_len, facts.layers[l].key_len);
     EXPECT_EQ(kv[l].layer_bytes, layers[l].block_bytes());
     EXPECT_EQ(kv[l].block_bytes, store.block_bytes());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(kv[l].blocks) % 64, 0u);
@@ -119,12 +119,12 @@ TEST(KvStore, ABlockGoesToTheHostAndBackInAllItsLayers) {
 }
 
 TEST(KvStore, ALayerThatNoKernelReadsIsRefusedByItsNumber) {
-  std::vector<KvLayout> layers = {{heads(2, 64)}, {{.n_kv_heads = 2, .key_len = 64, .value_len = 32}}};
+  std::vector<KvLayout> layers = {{heads(2, 64)}, {{.n_kv_heads = 2, .key_len = 64, .value_len = 20}}};
   EXPECT_EQ(KvStore::create(layers, 4).error().message,
-            "layer 1 keeps keys of 64 and values of 32 numbers a head; attention wants as many of both");
+            "layer 1 keeps 2 key/value heads of 64 and 20; attention runs multiples of 8, up to 576");
   layers[1] = {heads(2, 260)};
   EXPECT_EQ(KvStore::create(layers, 4).error().message,
-            "layer 1 keeps 2 key/value heads of 260; attention wants multiples of 8, up to 256");
+            "layer 1 keeps 2 key/value heads of 260; attention runs multiples of 8, up to 576");
   layers[1] = {heads(2, 64), DType::kQ8_0};
   EXPECT_EQ(KvStore::create(layers, 4).error().message,
             "layer 1 keeps keys and values as Q8_0 in groups of 1; F32, F16 or BF16 without groups would do");

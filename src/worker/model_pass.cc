@@ -9,6 +9,7 @@ namespace {
 int32_t widest_window(std::span<const KvGeometry> layers) {
   int32_t widest = 0;
   for (const KvGeometry& layer : layers) {
+    if (layer.kind == KvKind::kNothing) continue;
     if (layer.window == 0) return 0;
     widest = std::max(widest, layer.window);
   }

@@ -281,7 +281,7 @@ TEST(PagedKv, ABlockIsExchangedAsItLies) {
     kv_export(from.kv(), from.block(0, 1), bytes);
     kv_import(to.kv(), to.block(0, 1), bytes);
     const auto n = static_cast<int64_t>(bytes.size());
-    const PagedKv alone = {bytes.data(), n, n, dtype, 1, 8, 2, 24};
+    const PagedKv alone = {bytes.data(), n, n, dtype, 1, 8, 2, 24, 24};
     for (KvPart part : {KvPart::kKey, KvPart::kValue}) {
       for (int32_t i = 0; i < 8; ++i) {
         for (int32_t head = 0; head < 2; ++head) {

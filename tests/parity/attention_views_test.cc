@@ -82,7 +82,7 @@ TEST(AttentionViews, TheReferenceReadsByPlaces) {
   EXPECT_EQ(batch.slot_read(0, 0, 13), 1 * 8 + 5);
   PagedKv kv;
   kv.dtype = DType::kF32;
-  kv.block_len = kv.head_len = 8;
+  kv.block_len = kv.key_len = kv.value_len = 8;
   kv.n_kv_heads = 1;
   kv.n_blocks = 5;
   kv.block_bytes = KvLayout{{.n_kv_heads = 1, .key_len = 8, .value_len = 8}, DType::kF32, 8}.block_bytes();

@@ -15,12 +15,22 @@ namespace ibid::parity {
 struct Shape {
   int32_t heads = 3;
   int32_t kv_heads = 1;
-  int32_t head_len = 64;
+  int32_t head_len = 64;  // of a key, and of a value unless value_len says otherwise
   DType dtype = DType::kF32;
   int32_t block_len = 16;
   float soft_cap = 0.0f;
   int32_t window = 0;
-  bool has_sinks = false;  // of each head one, drawn
+  bool has_sinks = false;          // of each head one, drawn
+  int32_t value_len = 0;           // 0: head_len
+  bool latent = false;             // one row for keys and values
+  bool values_begin_keys = false;  // of heads: a value is the key's first elements, as in a latent row
+
+  KvGeometry geometry() const {
+    return {.kind = latent ? KvKind::kLatent : KvKind::kHeads,
+            .n_kv_heads = kv_heads,
+            .key_len = head_len,
+            .value_len = value_len == 0 ? head_len : value_len};
+  }
 };
 
 // Query tokens [begin, end) of a sequence; the batch ends there.
@@ -51,13 +61,13 @@ class Paged {
       : shape_(shape), max_blocks_((max_len + shape.block_len - 1) / shape.block_len) {
     kv_.dtype = shape.dtype;
     kv_.block_len = shape.block_len;
-    kv_.n_kv_heads = shape.kv_heads;
-    kv_.head_len = shape.head_len;
+    const KvGeometry geometry = shape.geometry();
+    kv_.kind = geometry.kind;
+    kv_.n_kv_heads = geometry.n_kv_heads;
+    kv_.key_len = geometry.key_len;
+    kv_.value_len = geometry.value_len;
     kv_.n_blocks = n_sequences * max_blocks_;
-    kv_.block_bytes = KvLayout{{.n_kv_heads = shape.kv_heads, .key_len = shape.head_len, .value_len = shape.head_len},
-                               shape.dtype,
-                               shape.block_len}
-                          .block_bytes();
+    kv_.block_bytes = KvLayout{geometry, shape.dtype, shape.block_len}.block_bytes();
     kv_.layer_bytes = kv_.block_bytes;
     cells_.assign(static_cast<size_t>(kv_.n_blocks * kv_.block_bytes) + 64,
                   std::byte{0xff});  // all ones: NaN in each dtype
@@ -97,17 +107,22 @@ class Paged {
     Arrays a;
     for (const TokensOf& of : sequences) add(a, of);
     const auto n = static_cast<int64_t>(a.positions.size());
-    Guarded q(n, shape_.heads * shape_.head_len), k(n, shape_.kv_heads * shape_.head_len);
-    Guarded v(n, shape_.kv_heads * shape_.head_len, 3), out(n, shape_.heads * shape_.head_len, 1);
+    const int32_t q_len = shape_.heads * kv_.key_len, out_len = shape_.heads * kv_.value_len;
+    const int32_t k_len = shape_.kv_heads * kv_.key_len, v_len = shape_.kv_heads * kv_.value_len;
+    Guarded q(n, q_len), k(n, k_len), v(n, v_len, 3), out(n, out_len, 1);
     out.fill_nan();
     for (int64_t row = 0; row < n; ++row) {
       const auto t = static_cast<size_t>(row);
-      draw(q.row(row), shape_.heads * shape_.head_len, 3 * a.contents[t]);
-      draw(k.row(row), shape_.kv_heads * shape_.head_len, 3 * a.contents[t] + 1);
-      draw(v.row(row), shape_.kv_heads * shape_.head_len, 3 * a.contents[t] + 2);
+      draw(q.row(row), q_len, 3 * a.contents[t]);
+      draw(k.row(row), k_len, 3 * a.contents[t] + 1);
+      draw(v.row(row), v_len, 3 * a.contents[t] + 2);
+      if (shape_.values_begin_keys) {
+        for (int32_t h = 0; h < shape_.kv_heads; ++h)
+          std::copy_n(k.row(row) + h * kv_.key_len, kv_.value_len, v.row(row) + h * kv_.value_len);
+      }
       if (a.positions[t] >= not_finite_from) {
-        std::fill_n(k.row(row), shape_.kv_heads * shape_.head_len, std::nanf(""));
-        std::fill_n(v.row(row), shape_.kv_heads * shape_.head_len, INFINITY);
+        std::fill_n(k.row(row), k_len, std::nanf(""));
+        std::fill_n(v.row(row), v_len, INFINITY);
       }
     }
     ForwardBatch batch;
@@ -125,10 +140,14 @@ class Paged {
       batch.path_start = a.path_start.data();
       batch.path_slots = a.path_slots.data();
     }
-    CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(batch.n_tokens, shape_.heads, shape_.head_len,
+    CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(batch.n_tokens, shape_.heads, kv_.value_len,
                                                                    max_blocks_ * shape_.block_len))
               .ok());
-    ops::store_kv(s, kv_, k.view(), v.view(), batch);
+    if (shape_.latent) {
+      ops::store_latent(s, kv_, k.view(), batch);
+    } else {
+      ops::store_kv(s, kv_, k.view(), v.view(), batch);
+    }
     if (!attend) return;
     std::vector<float> sinks(static_cast<size_t>(shape_.heads));
     draw(sinks.data(), shape_.heads, 77);
@@ -139,7 +158,7 @@ class Paged {
     int64_t row = 0;
     for (const TokensOf& of : sequences) {
       for (const Token& token : of.tokens) {
-        rows_[{of.sequence, token.key}].assign(out.row(row), out.row(row) + shape_.heads * shape_.head_len);
+        rows_[{of.sequence, token.key}].assign(out.row(row), out.row(row) + out_len);
         ++row;
       }
     }

@@ -33,7 +33,7 @@ void strips(const AttentionTask& task, const Rows& rows, int group, Range which,
       visible[r] = {most(rows.begin[first + r] - tile_begin, 0), least(rows.end[first + r] - tile_begin, kTileLen)};
     }
     const int place = group * rows.group_places + first;
-    const float* q = rows.q + place / kStripRows * kStripRows * rows.row_len + place % kStripRows;
+    const float* q = rows.q + place / kStripRows * kStripRows * rows.q_len + place % kStripRows;
     strip_tile(task, n, q, visible, tile, state.m + place, state.l + 16 * place, state.o + place * rows.row_len);
     row += n;
   }
@@ -48,16 +48,15 @@ struct Widened {
 // Eight or sixteen positions' keys at once, whole: those that are not used lie in lanes that are never looked at. What
 // the next tile needs of the same place is fetched ahead (`next`; the same address where nothing follows).
 template <typename Format>
-IBID_INLINE void widen_keys(float* to, const typename Format::Element* keys, int64_t next, int block_len,
-                            int head_len) {
+IBID_INLINE void widen_keys(float* to, const typename Format::Element* keys, int64_t next, int block_len, int key_len) {
   if (block_len >= 16) {
-    for (int d = 0; d < head_len; ++d) {
+    for (int d = 0; d < key_len; ++d) {
       store(to + d * kTileLen, Format::load16(keys + d * block_len));
       __builtin_prefetch(reinterpret_cast<const char*>(keys + d * block_len) + next);
     }
     return;
   }
-  for (int d = 0; d < head_len; d += 2) {  // two dimensions of 8 positions
+  for (int d = 0; d < key_len; d += 2) {  // two dimensions of 8 positions
     alignas(64) float both[16];
     store(both, Format::load16(keys + d * 8));
     __builtin_prefetch(reinterpret_cast<const char*>(keys + d * 8) + next);
@@ -67,13 +66,13 @@ IBID_INLINE void widen_keys(float* to, const typename Format::Element* keys, int
 }
 
 template <typename Format>
-IBID_INLINE void widen_value(float* to, const typename Format::Element* value, int64_t next, int head_len) {
+IBID_INLINE void widen_value(float* to, const typename Format::Element* value, int64_t next, int value_len) {
   int d = 0;
-  for (; d + 16 <= head_len; d += 16) {
+  for (; d + 16 <= value_len; d += 16) {
     store(to + d, Format::load16(value + d));
     __builtin_prefetch(reinterpret_cast<const char*>(value + d) + next);
   }
-  if (d < head_len) {
+  if (d < value_len) {
     alignas(64) typename Format::Element half[16] = {};
     __builtin_memcpy(half, value + d, 8 * sizeof(half[0]));
     store(to + d, Format::load16(half));
@@ -95,24 +94,52 @@ IBID_INLINE const Element* element_at(const void* blocks, Place place, int64_t e
   return reinterpret_cast<const Element*>(static_cast<const char*>(blocks) + place.block) + element;
 }
 
+// The latent rows of n positions, one after the other, as positions [j, j + n) of the tile: 16 dimensions at a time,
+// whose lines of the tile's keys stay near.
+template <typename Format>
+IBID_INLINE void widen_latent(const AttentionTask& task, const typename Format::Element* rows, int n, int j,
+                              Widened& wide) {
+  const int row_len = attention_row_len(task.value_len);
+  for (int d = 0; d < task.key_len; d += 16) {
+    const int n_d = least(16, task.key_len - d);
+    for (int i = 0; i < n; ++i) {
+      const typename Format::Element* from = rows + i * task.key_len + d;
+      alignas(64) float f32[16];
+      if (n_d == 16) {
+        store(f32, Format::load16(from));
+      } else {
+        widen_value<Format>(f32, from, 0, n_d);
+      }
+      for (int k = 0; k < n_d; ++k) wide.keys[(d + k) * kTileLen + j + i] = f32[k];
+      if (d < row_len) store(wide.values + (j + i) * row_len + d, load(f32));
+    }
+  }
+}
+
 template <typename Format>
 void widen(const AttentionTask& task, int tile_begin, Range used, int table_end, Widened& wide) {
   using Element = typename Format::Element;
-  const int row_len = attention_row_len(task.head_len);
+  const int row_len = attention_row_len(task.value_len);
   const int block_len = task.block_len;
   for (int j = used.begin; j < used.end;) {
     const int position = tile_begin + j;
     const Place place = place_of(task, position);
     const int offset = place.offset, n = least(block_len - offset, used.end - j);
+    if (task.latent) {
+      widen_latent<Format>(task, element_at<Element>(task.keys, place, offset * task.key_len), n, j, wide);
+      j += n;
+      continue;
+    }
     const bool follows = position - offset + kTileLen < table_end;
     const int64_t next = follows ? place_of(task, position + kTileLen).block - place.block : int64_t{0};
     const Element* keys = element_at<Element>(task.keys, place, 0);
     const Element* values = element_at<Element>(task.values, place, 0);
     for (int i = block_len >= 16 ? offset / 16 * 16 : 0; i < offset + n; i += 16) {
-      widen_keys<Format>(wide.keys + (j - offset) + i, keys + i, next, block_len, task.head_len);
+      widen_keys<Format>(wide.keys + (j - offset) + i, keys + i, next, block_len, task.key_len);
     }
     for (int i = 0; i < n; ++i) {
-      widen_value<Format>(wide.values + (j + i) * row_len, values + (offset + i) * task.head_len, next, task.head_len);
+      widen_value<Format>(wide.values + (j + i) * row_len, values + (offset + i) * task.value_len, next,
+                          task.value_len);
     }
     j += n;
   }
@@ -123,17 +150,21 @@ template <typename Format>
 void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
   using Element = typename Format::Element;
   const Place place = {slot / task.block_len * task.block_bytes, slot % task.block_len};
+  if (task.latent) {
+    widen_latent<Format>(task, element_at<Element>(task.keys, place, place.offset * task.key_len), 1, j, wide);
+    return;
+  }
   const Element* key = element_at<Element>(task.keys, place, place.offset);
-  for (int d = 0; d < task.head_len; d += 16) {
-    const int n = least(16, task.head_len - d);
+  for (int d = 0; d < task.key_len; d += 16) {
+    const int n = least(16, task.key_len - d);
     alignas(64) Element narrow[16] = {};
     alignas(64) float f32[16];
     for (int i = 0; i < n; ++i) narrow[i] = key[(d + i) * task.block_len];
     store(f32, Format::load16(narrow));
     for (int i = 0; i < n; ++i) wide.keys[(d + i) * kTileLen + j] = f32[i];
   }
-  const Element* value = element_at<Element>(task.values, place, place.offset * task.head_len);
-  widen_value<Format>(wide.values + j * attention_row_len(task.head_len), value, 0, task.head_len);
+  const Element* value = element_at<Element>(task.values, place, place.offset * task.value_len);
+  widen_value<Format>(wide.values + j * attention_row_len(task.value_len), value, 0, task.value_len);
 }
 
 template <typename Format>
@@ -142,15 +173,15 @@ void tile_of_blocks(const AttentionTask& task, int group, int tile_begin, Range 
   using Element = typename Format::Element;
   constexpr int kLine = Ahead<Format>::kLine;
   tile.key_stride = task.block_len;
-  tile.value_stride = task.head_len;
+  tile.value_stride = task.value_len;
   tile.fetches_into_second = task.fetches_into_second;
   for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
     const Place place = place_of(task, tile_begin + 16 * v, group);
     tile.key[v] = element_at<Element>(task.keys, place, place.offset);
-    tile.value[v] = element_at<Element>(task.values, place, place.offset * task.head_len);
+    tile.value[v] = element_at<Element>(task.values, place, place.offset * task.value_len);
   }
   tile.next_step = task.block_len / 16 * kLine;
-  tile.next_run = 2 * task.block_len * task.head_len / kLine;
+  tile.next_run = task.block_len * (task.key_len + task.value_len) / kLine;
   // The next group's, or after the last one the next tile's first.
   const int next_group = group + 1 < task.n_groups ? group + 1 : 0;
   const int next_begin = next_group > 0 ? tile_begin : tile_begin + kTileLen;
@@ -216,7 +247,7 @@ IBID_INLINE void scales_of(const float* left_m, const float* m, int n, Scales* s
 }
 
 // The output of a row's whole state. `sink`: null, or its head's.
-IBID_INLINE void finish(float* out, float m, float l, const float* o, const float* sink, int head_len) {
+IBID_INLINE void finish(float* out, float m, float l, const float* o, const float* sink, int value_len) {
   float o_by = 1.0f;
   if (sink != nullptr) {
     Scales scales;
@@ -225,12 +256,12 @@ IBID_INLINE void finish(float* out, float m, float l, const float* o, const floa
     l = l * scales.left_by + scales.right_by;
   }
   const f32x16 by = broadcast(o_by), sum = broadcast(l);
-  for (int d = 0; d < head_len; d += 16) {
+  for (int d = 0; d < value_len; d += 16) {
     const f32x16 x = div(mul(load(o + d), by), sum);
-    if (d + 16 <= head_len) {
+    if (d + 16 <= value_len) {
       store(out + d, x);
     } else {
-      store_n(out + d, x, head_len - d);
+      store_n(out + d, x, value_len - d);
     }
   }
 }
@@ -331,7 +362,8 @@ __attribute__((noinline)) void path_tile(const AttentionTask& task, const Rows& 
 template <typename Format>
 void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& state) {
   begin_piece(rows, task.n_groups, state);
-  const bool direct = rows.n <= kDirectRows && attention_reads_blocks(task.block_len, task.head_len);
+  const bool direct =
+      rows.n <= kDirectRows && attention_reads_blocks(task.block_len, task.key_len, task.value_len, task.latent);
   for (int t = 0; t < kPieceTiles; ++t) {
     const int tile_begin = (piece * kPieceTiles + t) * kTileLen;
     const Range used = {most(rows.lowest - tile_begin, 0), least(rows.highest - tile_begin, kTileLen)};
@@ -362,7 +394,7 @@ void run_format(const AttentionTask& task) {
   const PieceRows piece_rows = {rows, state};
   const int n_rows = task.n_groups * rows.n;
   if (task.partial != nullptr) {
-    const int stride = attention_partial_len(task.head_len);
+    const int stride = attention_partial_len(task.value_len);
     for (int piece = 0; piece < task.n_pieces; ++piece) {
       run_piece<Format>(task, rows, task.first_piece + piece, state);
       for (int r = 0; r < n_rows; ++r) {
@@ -377,8 +409,8 @@ void run_format(const AttentionTask& task) {
   const auto finish_rows = [&](const auto& of) __attribute__((always_inline)) {
     for (int r = 0; r < n_rows; ++r) {
       const int group = r / rows.n, of_group = r % rows.n, head = group * task.n_heads + of_group % task.n_heads;
-      float* out = task.out + (of_group / task.n_heads) * task.out_stride + head * task.head_len;
-      finish(out, of.m(r), of.l(r), of.o(r), task.sinks != nullptr ? task.sinks + head : nullptr, task.head_len);
+      float* out = task.out + (of_group / task.n_heads) * task.out_stride + head * task.value_len;
+      finish(out, of.m(r), of.l(r), of.o(r), task.sinks != nullptr ? task.sinks + head : nullptr, task.value_len);
     }
   };
   if (rows.lowest / kPieceLen == (rows.highest - 1) / kPieceLen) {  // nothing to merge
@@ -420,8 +452,8 @@ void run(const AttentionTask& task) {
 }
 
 void merge(float* out, float* partial, int64_t first_piece, int64_t n, int64_t stride, const float* sink,
-           int32_t head_len) {
-  const int row_len = attention_row_len(head_len);
+           int32_t value_len) {
+  const int row_len = attention_row_len(value_len);
   float* nodes[kMaxNodes];
   const auto merge_top = [&](int top) __attribute__((always_inline)) {
     float *left = nodes[top - 1], *right = nodes[top];
@@ -437,7 +469,7 @@ void merge(float* out, float* partial, int64_t first_piece, int64_t n, int64_t s
     for (int k = 0; k < n_merged; ++k) merge_top(top - k);
   }
   for (int k = carry.n() - 1; k > 0; --k) merge_top(k);
-  if (out != nullptr) finish(out, partial[0], partial[1], partial + 16, sink, head_len);
+  if (out != nullptr) finish(out, partial[0], partial[1], partial + 16, sink, value_len);
 }
 
 }  // namespace

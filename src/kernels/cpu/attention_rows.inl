@@ -8,14 +8,16 @@ namespace {
 
 // A group's rows lie in strips of equal length (the last may be shorter), each with place for kStripRows; a group's
 // strips after those of the one before.
-constexpr int kPlaceFloats = 2 * kAttentionRowFloats;
+constexpr int kPlaceFloats = kAttentionPlaceFloats;
+static_assert(kPlaceFloats >= kStripRows * kMaxLen && kPlaceFloats >= 2 * kAttentionRowFloats);
 
 // Rows of one task and what they see, which is the same for each group.
 struct Rows {
   int n;  // of a group
   int n_strips;
   int strip_len;
-  int row_len;
+  int q_len;            // from a query to the next, where it is not transposed
+  int row_len;          // from an output to the next
   int lowest, highest;  // positions that any row sees
   int table_end;        // after the last position that any row reads through the block table
   int path_begin;       // the first position that any row reads from a path
@@ -23,7 +25,7 @@ struct Rows {
   int group_places;     // from one group's to the next's
   int begin[kMaxRows];  // by place, as q
   int end[kMaxRows];
-  // [group][strip][D][kStripRows]; a path's rows may begin within a strip, and stores of 16 floats end after one.
+  // [group][strip][Dk][kStripRows]; a path's rows may begin within a strip, and stores of 16 floats end after one.
   alignas(64) float q[kPlaceFloats + kStripRows];
 };
 
@@ -32,7 +34,7 @@ IBID_INLINE int path_len(const AttentionTask& task, int query) {
 }
 
 IBID_INLINE const float* query_row(const AttentionTask& task, int group, int row) {
-  return task.q + (row / task.n_heads) * task.q_stride + (group * task.n_heads + row % task.n_heads) * task.head_len;
+  return task.q + (row / task.n_heads) * task.q_stride + (group * task.n_heads + row % task.n_heads) * task.key_len;
 }
 
 // The queries of a strip's rows, scaled and transposed: to[d][kStripRows]. Rows that are not there are 0 as far as any
@@ -43,8 +45,8 @@ IBID_INLINE void transpose_queries(const AttentionTask& task, int group, Range s
   for (int r = 0; r < n; ++r) row[r] = query_row(task, group, strip.begin + r);
 #if defined(__AVX512F__)
   const f32x16 scale = broadcast(task.scale);
-  for (int d = 0; d < task.head_len; d += 16) {
-    const int n_d = least(16, task.head_len - d);
+  for (int d = 0; d < task.key_len; d += 16) {
+    const int n_d = least(16, task.key_len - d);
     // From the last rows to the first: what a store of 16 writes too much belongs to the next d's first rows.
     for (int first = (n - 1) / 16 * 16; first >= 0; first -= 16) {
       f32x16 x[16];
@@ -59,7 +61,7 @@ IBID_INLINE void transpose_queries(const AttentionTask& task, int group, Range s
     }
   }
 #else
-  for (int d = 0; d < task.head_len; ++d) {
+  for (int d = 0; d < task.key_len; ++d) {
     for (int r = 0; r < kStripRows; ++r) to[d * kStripRows + r] = r < n ? row[r][d] * task.scale : 0.0f;
   }
 #endif
@@ -70,7 +72,8 @@ void read_rows(const AttentionTask& task, Rows& rows) {
   rows.n_strips = (rows.n + kStripRows - 1) / kStripRows;
   rows.strip_len = (rows.n + rows.n_strips - 1) / rows.n_strips;
   rows.group_places = rows.n_strips * kStripRows;
-  rows.row_len = attention_row_len(task.head_len);
+  rows.q_len = attention_row_len(task.key_len);
+  rows.row_len = attention_row_len(task.value_len);
   rows.lowest = 0x7fffffff;
   rows.highest = 0;
   rows.table_end = 0;
@@ -93,7 +96,7 @@ void read_rows(const AttentionTask& task, Rows& rows) {
     }
     for (int group = 0; group < task.n_groups; ++group) {
       const int place = group * rows.group_places + strip * kStripRows;
-      transpose_queries(task, group, of, rows.q + place * rows.row_len);
+      transpose_queries(task, group, of, rows.q + place * rows.q_len);
     }
   }
 }

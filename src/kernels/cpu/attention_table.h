@@ -32,18 +32,20 @@ enum class KvFormat : int32_t { kF32, kF16, kBF16 };
 // values; or with all heads of several groups, which in each tile come one after the other, as their keys and values
 // lie.
 struct AttentionTask {
-  const float* q;    // first token, first head; heads are head_len apart, groups n_heads heads
+  const float* q;    // first token, first head; heads are key_len apart, groups n_heads heads
   int64_t q_stride;  // floats from one token to the next
-  float* out;        // as q
+  float* out;        // as q, but heads are value_len apart
   int64_t out_stride;
   const int32_t* positions;  // [n_queries]
   int32_t n_queries;
   int32_t n_heads;       // of a group
   int32_t n_groups = 1;  // more only where blocks are read as they lie, without paths; at most attention_max_groups()
-  int32_t head_len;
+  int32_t key_len;       // Dk and Dv of kernels/paged_kv.h
+  int32_t value_len;
 
-  const void* keys;  // the first KV head's keys in block 0
-  const void* values;
+  const void* keys;     // the first KV head's keys in block 0
+  const void* values;   // of latent rows the same
+  bool latent;          // a block has rows[B][key_len] that are both
   int64_t group_bytes;  // from one KV head to the next
   int64_t block_bytes;
   const int32_t* blocks;  // the sequence's part of the block table
@@ -62,7 +64,7 @@ struct AttentionTask {
 
   // Null: all pieces, merged into out. Else pieces [first_piece, first_piece + n_pieces) alone, and the state of each
   // into partial, partial_stride floats apart: for each row (group, token, head) m, l and 14 unused floats, then
-  // o[head_len rounded up to 16].
+  // o[value_len rounded up to 16].
   float* partial;
   int64_t partial_stride;
   int32_t first_piece;
@@ -74,15 +76,19 @@ struct AttentionTask {
 
 // Rows of one task: what a thread holds on its stack.
 inline constexpr int kAttentionRowFloats = 6144;
-inline constexpr int kAttentionPlaces = 192;  // of rows, in strips that may not be full
+inline constexpr int kAttentionPlaces = 192;            // of rows, in strips that may not be full
+inline constexpr int kAttentionPlaceFloats = 24 * 576;  // at least two times the rows', and a strip of 24 of any length
 IBID_CONSTANT int attention_row_len(int head_len) { return (head_len + 15) / 16 * 16; }
+// `head_len`: the longer of key_len and value_len.
 IBID_CONSTANT int attention_max_rows(int head_len) {
   return kAttentionRowFloats / attention_row_len(head_len) < 96 ? kAttentionRowFloats / attention_row_len(head_len)
                                                                 : 96;
 }
 // Whether keys and values can be read as they lie, and not only through a widened copy.
-IBID_CONSTANT bool attention_reads_blocks(int block_len, int head_len) { return block_len >= 16 && head_len % 16 == 0; }
-// Groups of n_rows rows that one task may have: rows lie in strips of 24 at most.
+IBID_CONSTANT bool attention_reads_blocks(int block_len, int key_len, int value_len, bool latent) {
+  return block_len >= 16 && key_len % 16 == 0 && value_len % 16 == 0 && !latent;
+}
+// Groups of n_rows rows that one task may have, if any: rows lie in strips of 24 at most.
 IBID_CONSTANT int attention_max_groups(int n_rows, int head_len) {
   const int places = (n_rows + 23) / 24 * 24, most = attention_max_rows(head_len);
   const int by_floats = 2 * kAttentionRowFloats / attention_row_len(head_len) / places;
@@ -90,15 +96,15 @@ IBID_CONSTANT int attention_max_groups(int n_rows, int head_len) {
   const int least = by_floats < by_places ? by_floats : by_places;
   return least < by_rows ? least : by_rows;
 }
-IBID_CONSTANT int attention_partial_len(int head_len) { return 16 + attention_row_len(head_len); }
+IBID_CONSTANT int attention_partial_len(int value_len) { return 16 + attention_row_len(value_len); }
 
 struct AttentionTable {
   void (*run)(const AttentionTask& task);
-  // out[head_len] from the states of n pieces from `first_piece` on, `stride` floats apart; a state whose m is -inf saw
-  // no position. Merges in place: the first state becomes that of all, the others are undefined. `sink` may be null;
-  // without `out` the state is all that is wanted.
+  // out[value_len] from the states of n pieces from `first_piece` on, `stride` floats apart; a state whose m is -inf
+  // saw no position. Merges in place: the first state becomes that of all, the others are undefined. `sink` may be
+  // null; without `out` the state is all that is wanted.
   void (*merge)(float* out, float* partial, int64_t first_piece, int64_t n, int64_t stride, const float* sink,
-                int32_t head_len);
+                int32_t value_len);
 };
 
 }  // namespace ibid::cpu

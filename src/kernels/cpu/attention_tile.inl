@@ -23,7 +23,7 @@ constexpr int vectors_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 constexpr int kStripRows = 6;
 constexpr int vectors_of(int) { return 1; }
 #endif
-constexpr int kMaxLen = 256;
+constexpr int kMaxLen = 576;
 constexpr int kMaxRows = 96;  // a multiple of kStripRows
 constexpr float kMinusInfinity = -__builtin_inff();
 
@@ -155,9 +155,9 @@ IBID_INLINE void add_products(f32x16 (&sum)[ROWS][VECTORS], const X& x, const K&
 #endif
 }
 
-// scores[r][16 v ...] of ROWS rows and VECTORS vectors; q is [head_len][kStripRows].
+// scores[r][16 v ...] of ROWS rows and VECTORS vectors; q is [key_len][kStripRows].
 template <int ROWS, int VECTORS, typename Format>
-IBID_INLINE void score_block(float* scores, const float* q, int head_len, const Tile<Format>& tile, int v) {
+IBID_INLINE void score_block(float* scores, const float* q, int key_len, const Tile<Format>& tile, int v) {
   f32x16 sum[ROWS][VECTORS];
   IBID_UNROLL
   for (int r = 0; r < ROWS; ++r) {
@@ -166,9 +166,9 @@ IBID_INLINE void score_block(float* scores, const float* q, int head_len, const 
   const typename Format::Element* key[VECTORS];
   for (int i = 0; i < VECTORS; ++i) key[i] = tile.key[v + i];
   const int64_t stride = tile.key_stride;
-  Ahead<Format> ahead = ahead_of(tile, Phase::kScore, 4 * v * head_len / Ahead<Format>::kLine);
+  Ahead<Format> ahead = ahead_of(tile, Phase::kScore, 4 * v * key_len / Ahead<Format>::kLine);
   constexpr int kSteps = Ahead<Format>::steps(VECTORS);
-  for (int d = 0; d < head_len; d += kSteps) {
+  for (int d = 0; d < key_len; d += kSteps) {
     for (int step = 0; step < kSteps; ++step, q += kStripRows) {
       add_products(
           sum, [&](int r) __attribute__((always_inline)) { return q[r]; },
@@ -251,17 +251,17 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const float*
 
 // Apart, so that registers are spent on their loops alone.
 template <int ROWS, typename Format>
-__attribute__((noinline)) void score(float* scores, const float* q, int head_len, const Tile<Format>& tile,
+__attribute__((noinline)) void score(float* scores, const float* q, int key_len, const Tile<Format>& tile,
                                      Range vectors) {
   constexpr int kVectors = vectors_of(ROWS);
   int v = vectors.begin;
-  for (; v + kVectors <= vectors.end; v += kVectors) score_block<ROWS, kVectors>(scores, q, head_len, tile, v);
+  for (; v + kVectors <= vectors.end; v += kVectors) score_block<ROWS, kVectors>(scores, q, key_len, tile, v);
   if (kVectors > 2 && v + 2 <= vectors.end) {
-    score_block<ROWS, 2>(scores, q, head_len, tile, v);
+    score_block<ROWS, 2>(scores, q, key_len, tile, v);
     v += 2;
   }
   if (kVectors > 1) {
-    for (; v < vectors.end; ++v) score_block<ROWS, 1>(scores, q, head_len, tile, v);
+    for (; v < vectors.end; ++v) score_block<ROWS, 1>(scores, q, key_len, tile, v);
   }
 }
 template <int ROWS, typename Format>
@@ -342,7 +342,7 @@ template <typename Format>
 void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Range* visible, const Tile<Format>& tile,
                 float* m, float* l, float* o) {
   constexpr Range kWhole = {0, kTileLen / 16};
-  const int row_len = attention_row_len(task.head_len);
+  const int row_len = attention_row_len(task.value_len);
   alignas(64) float p[kStripRows * kTileLen];
   alignas(64) float shrink[(kStripRows + 15) / 16 * 16] = {};
   Seen seen = {visible, n_rows, {kTileLen, 0}, {0, kTileLen}};
@@ -361,7 +361,7 @@ void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Ran
   if (gap || seen.common.empty()) seen.common = {seen.all.end, seen.all.end};
   const bool whole = seen.common.begin == 0 && seen.common.end == kTileLen;
   const Range vectors = {seen.all.begin / 16, (seen.all.end + 15) / 16};
-#define IBID_CALL(ROWS) score<ROWS>(p, q, task.head_len, tile, vectors)
+#define IBID_CALL(ROWS) score<ROWS>(p, q, task.key_len, tile, vectors)
   IBID_BY_ROWS(n_rows, IBID_CALL);
 #undef IBID_CALL
 

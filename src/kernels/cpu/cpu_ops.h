@@ -45,12 +45,13 @@ void rope(Stream& s, const TensorView& x, int head_len, const ops::Rope& rope, c
 
 // cpu/store_kv.cc
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
+void store_latent(Stream& s, const PagedKv& kv, const TensorView& rows, const ForwardBatch& batch);
 void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
 void copy_block(const PagedKv& kv, BlockId from, BlockId to);
 
 // cpu/paged_attention.cc
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const ops::AttentionParams& params);
-size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions);
+size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t value_len, int32_t max_positions);
 
 }  // namespace ibid::cpu

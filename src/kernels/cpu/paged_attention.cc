@@ -40,6 +40,7 @@ struct Call {
   int32_t n_threads;
 
   int32_t n_queries(int32_t s) const { return batch.query_start[s + 1] - batch.query_start[s]; }
+  int32_t longest_head() const { return std::max(kv.key_len, kv.value_len); }
   // The pieces that a sequence's queries see begin where the earliest one's window does.
   int32_t first_piece(int32_t s) const {
     if (params.window <= 0) return 0;
@@ -78,17 +79,19 @@ struct Call {
   AttentionTask task(int32_t s, int32_t first, int32_t n, int64_t chunk, int32_t n_groups) const {
     const auto kv_head = static_cast<int32_t>(chunk / head_chunks);
     const auto first_in_group = static_cast<int32_t>(chunk % head_chunks) * heads_a_task;
-    const int64_t column = (int64_t{kv_head} * group + first_in_group) * kv.head_len;
+    const int64_t head = int64_t{kv_head} * group + first_in_group;
     AttentionTask t = {};
-    t.q = q.row_as<const float>(first) + column;
+    t.q = q.row_as<const float>(first) + head * kv.key_len;
     t.q_stride = q.row_stride_bytes / static_cast<int64_t>(sizeof(float));
-    t.out = out.row_as<float>(first) + column;
+    t.out = out.row_as<float>(first) + head * kv.value_len;
     t.out_stride = out.row_stride_bytes / static_cast<int64_t>(sizeof(float));
     t.positions = batch.read_by() + first;
     t.n_queries = n;
     t.n_heads = std::min(heads_a_task, group - first_in_group);
     t.n_groups = n_groups;
-    t.head_len = kv.head_len;
+    t.key_len = kv.key_len;
+    t.value_len = kv.value_len;
+    t.latent = kv.kind == KvKind::kLatent;
     t.keys = kv.blocks + kv_element_offset(kv, KvPart::kKey, 0, kv_head, 0);
     t.values = kv.blocks + kv_element_offset(kv, KvPart::kValue, 0, kv_head, 0);
     t.group_bytes = kv_element_offset(kv, KvPart::kKey, 0, 1, 0) - kv_element_offset(kv, KvPart::kKey, 0, 0, 0);
@@ -101,7 +104,7 @@ struct Call {
     t.scale = params.scale;
     t.soft_cap = params.soft_cap;
     t.window = params.window;
-    t.sinks = params.sinks == nullptr ? nullptr : params.sinks + kv_head * group + first_in_group;
+    t.sinks = params.sinks == nullptr ? nullptr : params.sinks + head;
     t.fetches_into_second = core().fetches_into_second;
     return t;
   }
@@ -128,7 +131,7 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
     return;
   }
   AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk, n_groups);
-  const int64_t n_pieces = c.n_pieces(s), n_runs = c.n_runs(s), state_len = attention_partial_len(c.kv.head_len);
+  const int64_t n_pieces = c.n_pieces(s), n_runs = c.n_runs(s), state_len = attention_partial_len(c.kv.value_len);
   const int64_t first = part * n_pieces / n_runs;  // of those that are seen
   task.first_piece = c.first_piece(s) + static_cast<int32_t>(first);
   task.n_pieces = static_cast<int32_t>((part + 1) * n_pieces / n_runs - first);
@@ -138,14 +141,14 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
 }
 
 void merge_split(const Call& c, const Span& span, int32_t s, float* partials) {
-  const int64_t state_len = attention_partial_len(c.kv.head_len), n_pieces = c.n_pieces(s);
+  const int64_t state_len = attention_partial_len(c.kv.value_len), n_pieces = c.n_pieces(s);
   for (int64_t chunk = 0; chunk < int64_t{c.kv.n_kv_heads} * c.head_chunks; ++chunk) {
     const AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk, 1);
     float* states = partials + (span.first_partial + c.partial_row(s, chunk)) * state_len;
     for (int64_t i = 0; i < int64_t{c.n_queries(s)} * task.n_heads; ++i) {
-      table().attention->merge(task.out + i / task.n_heads * task.out_stride + i % task.n_heads * c.kv.head_len,
+      table().attention->merge(task.out + i / task.n_heads * task.out_stride + i % task.n_heads * c.kv.value_len,
                                states + i * state_len, c.first_piece(s), n_pieces, c.partial_rows(s) * state_len,
-                               task.sinks == nullptr ? nullptr : task.sinks + i % task.n_heads, c.kv.head_len);
+                               task.sinks == nullptr ? nullptr : task.sinks + i % task.n_heads, c.kv.value_len);
     }
   }
 }
@@ -175,17 +178,17 @@ Dealt deal(const Call& c, Span* spans) {
 
 }  // namespace
 
-size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t head_len, int32_t max_positions) {
+size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t value_len, int32_t max_positions) {
   const int64_t pieces = (int64_t{max_positions} + kPieceLen - 1) / kPieceLen;
   const int64_t rows = int64_t{std::min(n_tokens, kMaxSplitTokens)} * n_heads;
-  return spans_bytes(n_tokens) + static_cast<size_t>(rows * pieces * attention_partial_len(head_len)) * sizeof(float);
+  return spans_bytes(n_tokens) + static_cast<size_t>(rows * pieces * attention_partial_len(value_len)) * sizeof(float);
 }
 
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const ops::AttentionParams& params) {
   const int64_t N = q.row_len();
-  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.head_len / kv.n_kv_heads)};
-  const int32_t max_rows = attention_max_rows(kv.head_len);
+  Call c = {out, q, kv, batch, params, static_cast<int32_t>(N / kv.key_len / kv.n_kv_heads)};
+  const int32_t max_rows = attention_max_rows(c.longest_head());
   c.heads_a_task = std::min(c.group, max_rows);
   c.head_chunks = (c.group + c.heads_a_task - 1) / c.heads_a_task;
   c.max_queries = c.queries_a_task = max_rows / c.heads_a_task;
@@ -200,14 +203,16 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
     most_queries = std::max(most_queries, c.n_queries(i));
   }
   c.max_groups = 1;
-  if (batch.path_start == nullptr && c.head_chunks == 1 && attention_reads_blocks(kv.block_len, kv.head_len)) {
-    const int32_t most = attention_max_groups(most_queries * c.group, kv.head_len);
+  if (batch.path_start == nullptr && c.head_chunks == 1 &&
+      attention_reads_blocks(kv.block_len, kv.key_len, kv.value_len, kv.kind == KvKind::kLatent)) {
+    const int32_t most = attention_max_groups(most_queries * c.group, c.longest_head());
     for (int32_t n = 2; n <= std::min(most, kv.n_kv_heads); ++n)
       c.max_groups = kv.n_kv_heads % n == 0 ? n : c.max_groups;
   }
   c.groups_all = n_threads == 1 || n_few * (kv.n_kv_heads / c.max_groups) >= c.min_tasks;
   int64_t work = 0;
-  for (int32_t i = 0; i < batch.n_sequences; ++i) work += int64_t{c.n_queries(i)} * batch.kv_len[i] * 2 * N;
+  for (int32_t i = 0; i < batch.n_sequences; ++i)
+    work += int64_t{c.n_queries(i)} * batch.kv_len[i] * (N + out.row_len());
   const auto count_plain = [&] {
     int64_t n = 0;
     for (int32_t i = 0; i < batch.n_sequences; ++i) n += c.n_plain_tasks(i);
@@ -223,7 +228,7 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
   // First the partial states that splits need are counted, then the workspace is taken once for all.
   const Dealt counted = deal(c, nullptr);
   const size_t partial_bytes =
-      static_cast<size_t>(counted.n_partial_rows * attention_partial_len(kv.head_len)) * sizeof(float);
+      static_cast<size_t>(counted.n_partial_rows * attention_partial_len(kv.value_len)) * sizeof(float);
   std::byte* workspace = s.workspace(spans_bytes(batch.n_sequences) + partial_bytes);
   auto* spans = reinterpret_cast<Span*>(workspace);
   auto* partials = reinterpret_cast<float*>(workspace + spans_bytes(batch.n_sequences));

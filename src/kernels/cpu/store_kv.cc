@@ -13,13 +13,12 @@ namespace {
 // half.
 constexpr int kStoreWeight = 32;
 
-// One head of one token: D values side by side, D keys B elements apart.
+// One head of one token: its values side by side, its keys B elements apart.
 template <typename Element>
-void place(std::byte* keys, std::byte* values, const Element* k, const Element* v, int32_t head_len,
-           int32_t block_len) {
+void place(const PagedKv& kv, std::byte* keys, std::byte* values, const Element* k, const Element* v) {
   auto* to = reinterpret_cast<Element*>(keys);
-  for (int32_t d = 0; d < head_len; ++d) to[int64_t{d} * block_len] = k[d];
-  std::memcpy(values, v, static_cast<size_t>(head_len) * sizeof(Element));
+  for (int32_t d = 0; d < kv.key_len; ++d) to[int64_t{d} * kv.block_len] = k[d];
+  std::memcpy(values, v, static_cast<size_t>(kv.value_len) * sizeof(Element));
 }
 
 template <typename Element>
@@ -30,8 +29,12 @@ void move_head(const PagedKv& kv, int32_t from, int32_t to, int32_t head) {
   };
   const Element* key = at(KvPart::kKey, from);
   Element* new_key = at(KvPart::kKey, to);
-  for (int32_t d = 0; d < kv.head_len; ++d) new_key[int64_t{d} * kv.block_len] = key[int64_t{d} * kv.block_len];
-  std::memmove(at(KvPart::kValue, to), at(KvPart::kValue, from), static_cast<size_t>(kv.head_len) * sizeof(Element));
+  if (kv.kind == KvKind::kLatent) {
+    std::memmove(new_key, key, static_cast<size_t>(kv.key_len) * sizeof(Element));
+    return;
+  }
+  for (int32_t d = 0; d < kv.key_len; ++d) new_key[int64_t{d} * kv.block_len] = key[int64_t{d} * kv.block_len];
+  std::memmove(at(KvPart::kValue, to), at(KvPart::kValue, from), static_cast<size_t>(kv.value_len) * sizeof(Element));
 }
 
 // Asks for the lines of a slot, all heads: of its keys each holds the places of a dimension or two, so that one token
@@ -42,9 +45,9 @@ void fetch_slot(const PagedKv& kv, int32_t slot) {
   const int64_t key_step = std::max<int64_t>(64, kv.block_len * size);
   for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
     std::byte* keys = block + kv_element_offset(kv, KvPart::kKey, slot % kv.block_len, head, 0);
-    for (int64_t at = 0; at < kv.head_len * kv.block_len * size; at += key_step) __builtin_prefetch(keys + at, 1);
+    for (int64_t at = 0; at < kv.key_len * kv.block_len * size; at += key_step) __builtin_prefetch(keys + at, 1);
     std::byte* values = block + kv_element_offset(kv, KvPart::kValue, slot % kv.block_len, head, 0);
-    for (int64_t at = 0; at < kv.head_len * size; at += 64) __builtin_prefetch(values + at, 1);
+    for (int64_t at = 0; at < kv.value_len * size; at += 64) __builtin_prefetch(values + at, 1);
   }
 }
 
@@ -62,19 +65,37 @@ void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorVie
       std::byte* block = kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes;
       const int32_t offset = slot % kv.block_len;
       for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
-        const float* key = k.row_as<float>(t) + int64_t{head} * kv.head_len;
-        const float* value = v.row_as<float>(t) + int64_t{head} * kv.head_len;
+        const float* key = k.row_as<float>(t) + int64_t{head} * kv.key_len;
+        const float* value = v.row_as<float>(t) + int64_t{head} * kv.value_len;
         std::byte* keys = block + kv_element_offset(kv, KvPart::kKey, offset, head, 0);
         std::byte* values = block + kv_element_offset(kv, KvPart::kValue, offset, head, 0);
         if (kv.dtype == DType::kF32) {
-          place(keys, values, key, value, kv.head_len, kv.block_len);
+          place(kv, keys, values, key, value);
           continue;
         }
         uint16_t narrow_key[kMaxHeadLen];
         uint16_t narrow_value[kMaxHeadLen];
-        narrow(narrow_key, key, kv.head_len);
-        narrow(narrow_value, value, kv.head_len);
-        place(keys, values, narrow_key, narrow_value, kv.head_len, kv.block_len);
+        narrow(narrow_key, key, kv.key_len);
+        narrow(narrow_value, value, kv.value_len);
+        place(kv, keys, values, narrow_key, narrow_value);
+      }
+    }
+  });
+}
+
+void store_latent(Stream& s, const PagedKv& kv, const TensorView& rows, const ForwardBatch& batch) {
+  const RowTable& row = *table().row;
+  const auto narrow = kv.dtype == DType::kF16 ? row.to_f16 : row.to_bf16;
+  for_rows(s, rows.n_rows(), rows.row_len(), kStoreWeight, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int32_t slot = batch.slots[t];
+      CHECK(slot >= 0 && slot / kv.block_len < kv.n_blocks);
+      std::byte* to = kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes +
+                      kv_element_offset(kv, KvPart::kKey, slot % kv.block_len, 0, 0);
+      if (kv.dtype == DType::kF32) {
+        std::memcpy(to, rows.row_as<float>(t), static_cast<size_t>(kv.key_len) * sizeof(float));
+      } else {
+        narrow(reinterpret_cast<uint16_t*>(to), rows.row_as<float>(t), kv.key_len);
       }
     }
   });
@@ -82,7 +103,7 @@ void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorVie
 
 void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to) {
   // Heads are apart from each other, so the order of copies is kept within each.
-  const auto n_elements = static_cast<int64_t>(from.size()) * kv.head_len;
+  const auto n_elements = static_cast<int64_t>(from.size()) * kv.key_len;
   for_rows(s, kv.n_kv_heads, n_elements, 4, [&](int64_t begin, int64_t end) {
     for (auto head = static_cast<int32_t>(begin); head < end; ++head) {
       for (size_t i = 0; i < from.size(); ++i) {

@@ -35,6 +35,7 @@ void gelu_mul(const TensorView& out, const TensorView& gate, const TensorView& u
 void rope_angles(const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions);
 void rope(const TensorView& x, int head_len, const ops::Rope& rope, const TensorView& cos_sin);
 void store_kv(const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
+void store_latent(const PagedKv& kv, const TensorView& rows, const ForwardBatch& batch);
 void copy_slots(const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
 void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
                      const ops::AttentionParams& params);

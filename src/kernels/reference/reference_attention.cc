@@ -10,12 +10,22 @@ namespace ibid::reference {
 void store_kv(const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch) {
   for (int32_t t = 0; t < batch.n_tokens; ++t) {
     for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
-      for (int32_t d = 0; d < kv.head_len; ++d) {
-        const int64_t column = int64_t{head} * kv.head_len + d;
-        kv_write(kv, KvPart::kKey, batch.slots[t], head, d, static_cast<float>(get(k, t, column)));
-        kv_write(kv, KvPart::kValue, batch.slots[t], head, d, static_cast<float>(get(v, t, column)));
+      for (int32_t d = 0; d < kv.key_len; ++d) {
+        const double x = get(k, t, int64_t{head} * kv.key_len + d);
+        kv_write(kv, KvPart::kKey, batch.slots[t], head, d, static_cast<float>(x));
+      }
+      for (int32_t d = 0; d < kv.value_len; ++d) {
+        const double x = get(v, t, int64_t{head} * kv.value_len + d);
+        kv_write(kv, KvPart::kValue, batch.slots[t], head, d, static_cast<float>(x));
       }
     }
+  }
+}
+
+void store_latent(const PagedKv& kv, const TensorView& rows, const ForwardBatch& batch) {
+  for (int32_t t = 0; t < batch.n_tokens; ++t) {
+    for (int32_t d = 0; d < kv.key_len; ++d)
+      kv_write(kv, KvPart::kKey, batch.slots[t], 0, d, static_cast<float>(get(rows, t, d)));
   }
 }
 
@@ -23,7 +33,7 @@ void copy_slots(const PagedKv& kv, std::span<const int32_t> from, std::span<cons
   for (size_t i = 0; i < from.size(); ++i) {
     for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
       for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
-        for (int32_t d = 0; d < kv.head_len; ++d)
+        for (int32_t d = 0; d < (part == KvPart::kKey ? kv.key_len : kv.value_len); ++d)
           kv_write(kv, part, to[i], head, d, kv_read(kv, part, from[i], head, d));
       }
     }
@@ -32,7 +42,7 @@ void copy_slots(const PagedKv& kv, std::span<const int32_t> from, std::span<cons
 
 void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
                      const ops::AttentionParams& params) {
-  const int64_t n_heads = q.row_len() / kv.head_len;
+  const int64_t n_heads = q.row_len() / kv.key_len;
   const int64_t group = n_heads / kv.n_kv_heads;
   std::vector<double> weight;
   std::vector<int32_t> slot;
@@ -48,8 +58,8 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
         double most = -INFINITY;
         for (size_t i = 0; i < slot.size(); ++i) {
           double score = 0.0;
-          for (int32_t d = 0; d < kv.head_len; ++d) {
-            score += get(q, t, h * kv.head_len + d) * kv_read(kv, KvPart::kKey, slot[i], kv_head, d);
+          for (int32_t d = 0; d < kv.key_len; ++d) {
+            score += get(q, t, h * kv.key_len + d) * kv_read(kv, KvPart::kKey, slot[i], kv_head, d);
           }
           score *= params.scale;
           if (params.soft_cap > 0.0f) score = params.soft_cap * std::tanh(score / params.soft_cap);
@@ -60,11 +70,11 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
         most = std::max(most, sink);
         double sum = std::exp(sink - most);
         for (double& w : weight) sum += w = std::exp(w - most);
-        for (int32_t d = 0; d < kv.head_len; ++d) {
+        for (int32_t d = 0; d < kv.value_len; ++d) {
           double value = 0.0;
           for (size_t i = 0; i < slot.size(); ++i)
             value += weight[i] * kv_read(kv, KvPart::kValue, slot[i], kv_head, d);
-          set(out, t, h * kv.head_len + d, value / sum);
+          set(out, t, h * kv.value_len + d, value / sum);
         }
       }
     }
