@@ -107,19 +107,20 @@ inline std::shared_ptr<const ModelFile> tiny_mtp_file(const ModelConfig& c, bool
     parts.tensors.push_back({name, view});
   };
   const std::string layer = "layers.0.";
+  const LayerConfig& l = c.layers.back();
   add("fc.weight", {c.width, 2 * c.width});
   for (const char* name :
        {"embed_norm", "norm", "layers.0.hidden_norm", "layers.0.input_layernorm", "layers.0.post_attention_layernorm"})
     add(std::string(name) + ".weight", {c.width});
-  for (const auto& [name, n] : {std::pair("q", c.q_len()), std::pair("k", c.kv_len()), std::pair("v", c.kv_len())}) {
+  for (const auto& [name, n] : {std::pair("q", l.q_len()), std::pair("k", l.k_len()), std::pair("v", l.v_len())}) {
     add(layer + "self_attn." + name + "_proj.weight", {n, c.width});
     if (c.qkv_bias) add(layer + "self_attn." + name + "_proj.bias", {n});
-    if (c.qk_norm && *name != 'v') add(layer + "self_attn." + name + "_norm.weight", {c.head_len});
+    if (c.qk_norm && *name != 'v') add(layer + "self_attn." + name + "_norm.weight", {l.key_len});
   }
-  add(layer + "self_attn.o_proj.weight", {c.width, c.q_len()});
-  add(layer + "mlp.gate_proj.weight", {c.ffn_len, c.width});
-  add(layer + "mlp.up_proj.weight", {c.ffn_len, c.width});
-  add(layer + "mlp.down_proj.weight", {c.width, c.ffn_len});
+  add(layer + "self_attn.o_proj.weight", {c.width, l.attention_len()});
+  add(layer + "mlp.gate_proj.weight", {l.ffn_len, c.width});
+  add(layer + "mlp.up_proj.weight", {l.ffn_len, c.width});
+  add(layer + "mlp.down_proj.weight", {c.width, l.ffn_len});
   parts.metadata["general.architecture"] = std::string("mtp");
   parts.metadata["mtp.hidden_first"] = hidden_first;
   return std::make_shared<const ModelFile>(std::move(parts));

@@ -38,10 +38,20 @@ void print_tensors_by_type(const ModelFile& file) {
   }
 }
 
+// A size of the layers: "64", or "64 to 512" where they differ.
+std::string of_layers(const ModelConfig& c, int64_t LayerConfig::*size) {
+  const auto [least, most] = std::ranges::minmax(c.layers, {}, size);
+  const int64_t a = least.*size, b = most.*size;
+  return a == b ? fmt::format("{}", a) : fmt::format("{} to {}", a, b);
+}
+
 void print_config(const ModelConfig& c) {
   line("architecture", "{}", c.architecture);
-  line("layers", "{}, {} wide, feed-forward {}", c.n_layers, c.width, c.ffn_len);
-  line("attention", "{} query and {} key/value heads of {}", c.n_heads, c.n_kv_heads, c.head_len);
+  line("layers", "{}, {} wide, feed-forward {}", c.n_layers, c.width, of_layers(c, &LayerConfig::ffn_len));
+  line("attention", "{} query and {} key/value heads of {}", of_layers(c, &LayerConfig::n_heads),
+       of_layers(c, &LayerConfig::n_kv_heads), of_layers(c, &LayerConfig::key_len));
+  if (std::ranges::any_of(c.layers, [](const LayerConfig& l) { return l.key_len != l.value_len; }))
+    line("", "values of {}", of_layers(c, &LayerConfig::value_len));
   int windows = 0, nope = 0;
   for (const LayerConfig& l : c.layers) windows += l.window > 0, nope += l.rope == kNoRope;
   if (windows > 0) line("", "{} layers see a sliding window", windows);

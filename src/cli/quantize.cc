@@ -39,12 +39,21 @@ int quantize(const QuantizeOptions& options) {
   if (!file) return fail(file.error());
   auto config = read_config(*file);
   if (!config) return fail(config.error());
+  const LayerConfig& layer = config->layers.front();
+  const bool alike = std::ranges::all_of(config->layers, [&](const LayerConfig& l) {
+    return l.n_kv_heads == layer.n_kv_heads && l.key_len == layer.key_len && l.value_len == layer.key_len;
+  });
+  if (options.kv_heads > 0 && !alike) {
+    return fail(
+        unsupported("the key/value heads of this model's layers differ; heads are averaged where all are alike"),
+        kUsage);
+  }
   RequantiseOptions requantise_options = {.mix = *quant_mix_from_name(options.type),
                                           .architecture = config->architecture,
                                           .n_layers = config->n_layers,
-                                          .n_heads = config->n_heads,
-                                          .n_kv_heads = config->n_kv_heads,
-                                          .head_len = config->head_len,
+                                          .n_heads = layer.n_heads,
+                                          .n_kv_heads = layer.n_kv_heads,
+                                          .head_len = layer.key_len,
                                           .kv_groups = options.kv_heads};
   ThreadTeam team(options.threads > 0 ? options.threads : usable_cores());
   Progress bar("quantising", true);

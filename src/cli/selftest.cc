@@ -109,8 +109,10 @@ Verdict cache_shape_follows_attention() {
     TinyEngine tiny(name);
     const ModelConfig& c = tiny.model->config();
     for (int l = 0; l < c.n_layers; ++l) {
+      const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
       KvGeometry g = tiny.model->kv_geometry(l);
-      if (g.n_kv_heads != c.n_kv_heads || g.key_len != c.head_len || g.value_len != c.head_len) return Verdict::kFail;
+      if (g.n_kv_heads != layer.n_kv_heads || g.key_len != layer.key_len || g.value_len != layer.value_len)
+        return Verdict::kFail;
     }
   }
   return Verdict::kPass;

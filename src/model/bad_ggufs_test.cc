@@ -32,15 +32,25 @@ const std::vector<Bad>& bad_ggufs() {
       {"more layers than tensors", [](auto& p) { set(p, "llama.block_count", int64_t{3}); }, "blk.2."},
       {"fewer layers than tensors", [](auto& p) { set(p, "llama.block_count", int64_t{1}); }, "blk.1."},
       {"2^63 - 1 layers", [](auto& p) { set(p, "llama.block_count", INT64_MAX); }, "layers"},
-      {"heads by layer that differ",
+      {"heads of one layer that its tensors have not",
        [](auto& p) {
          set(p, "llama.attention.head_count", std::vector<int64_t>{6, 4});
        },
-       "differs"},
+       "blk.1.attn_q"},
+      {"heads of more layers than there are",
+       [](auto& p) {
+         set(p, "llama.attention.head_count", std::vector<int64_t>{6, 6, 6});
+       },
+       "3 numbers for 2 layers"},
+      {"a layer without heads of keys",
+       [](auto& p) {
+         set(p, "llama.attention.head_count_kv", std::vector<int64_t>{2, 0});
+       },
+       "key/value heads of layer 1"},
       {"heads by an empty list", [](auto& p) { set(p, "llama.attention.head_count", std::vector<int64_t>{}); },
-       "empty"},
-      {"values of another size", [](auto& p) { set(p, "llama.attention.value_length", int64_t{32}); },
-       "different sizes"},
+       "0 numbers"},
+      {"values of another size", [](auto& p) { set(p, "llama.attention.value_length", int64_t{32}); }, "blk.0.attn_v"},
+      {"heads of zero numbers", [](auto& p) { set(p, "llama.attention.key_length", int64_t{0}); }, "head size"},
       {"a wrong vocabulary size", [](auto& p) { set(p, "llama.vocab_size", int64_t{97}); }, "97"},
       {"experts", [](auto& p) { set(p, "llama.expert_count", int64_t{8}); }, "experts"},
       {"an odd rotated part", [](auto& p) { set(p, "llama.rope.dimension_count", int64_t{7}); }, "rotates"},

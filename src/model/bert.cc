@@ -8,11 +8,6 @@
 namespace ibid {
 namespace {
 
-KvGeometry geometry_of(const ModelConfig& c) {
-  const auto n_heads = static_cast<int32_t>(c.n_heads), head_len = static_cast<int32_t>(c.head_len);
-  return {.n_kv_heads = n_heads, .key_len = head_len, .value_len = head_len};
-}
-
 Status load_norm(WeightLoader& w, std::string_view name, int64_t layer, int64_t len, TensorView& weight,
                  TensorView& bias) {
   TRY(w.vector(weight, std::string(name) + ".weight", layer, len));
@@ -39,16 +34,15 @@ Status BertModel::load_weights(WeightLoader& w) {
   layers_.resize(static_cast<size_t>(c.n_layers));
   for (int64_t l = 0; l < c.n_layers; ++l) {
     Layer& layer = layers_[static_cast<size_t>(l)];
+    const int64_t F = c.layers[static_cast<size_t>(l)].ffn_len;
     TRY(load_attention(w, c, l, layer.attention));
     TRY(load_norm(w, "blk.{}.attn_output_norm", l, c.width, layer.attn_norm.weight, layer.attn_norm.bias));
-    TRY(w.linear(
-        layer.up,
-        {.name = "blk.{}.ffn_up", .n_outputs = c.ffn_len, .n_inputs = c.width, .cut = Cut::kOutputs, .has_bias = true},
-        l));
+    TRY(w.linear(layer.up,
+                 {.name = "blk.{}.ffn_up", .n_outputs = F, .n_inputs = c.width, .cut = Cut::kOutputs, .has_bias = true},
+                 l));
     TRY(w.linear(
         layer.down,
-        {.name = "blk.{}.ffn_down", .n_outputs = c.width, .n_inputs = c.ffn_len, .cut = Cut::kInputs, .has_bias = true},
-        l));
+        {.name = "blk.{}.ffn_down", .n_outputs = c.width, .n_inputs = F, .cut = Cut::kInputs, .has_bias = true}, l));
     TRY(load_norm(w, "blk.{}.layer_output_norm", l, c.width, layer.output_norm.weight, layer.output_norm.bias));
   }
   return {};
@@ -65,7 +59,7 @@ Status BertModel::load_head(WeightLoader& w) {
 Status BertModel::make_room(const DeviceMemory& memory) {
   const int64_t T = options_.step_tokens, S = options_.max_sequences;
   const auto n_blocks = static_cast<int32_t>(T / kBlockLen + std::min(T, S));
-  const std::vector<KvLayout> layout = kv_layouts(std::vector{geometry_of(config_)}, DType::kF32, kBlockLen);
+  const std::vector<KvLayout> layout = kv_layouts(std::vector{ibid::kv_geometry(config_, 0)}, DType::kF32, kBlockLen);
   ASSIGN_OR_RETURN(room_, Buffer::allocate(memory, static_cast<size_t>(kv_pool_bytes(layout, n_blocks)),
                                            "keys and values of a step of " + std::to_string(T) + " tokens"));
   room_.take();
@@ -128,7 +122,7 @@ void BertModel::attention(const Pass& p, const Layer& w, int l) {
   p.seen("k", l, t.k);
   p.seen("v", l, t.v);
   ops::store_kv(p.s, kv_, t.k, t.v, step_);
-  ops::paged_attention(p.s, t.attention, t.q, kv_, step_, {.scale = p.config.attention_scale});
+  ops::paged_attention(p.s, t.attention, t.q, kv_, step_, {.scale = p.layer(l).attention_scale});
   p.seen("attention", l, t.attention);
   project(p, w.attention.output, t.out, t.attention);
   p.seen("attn_out", l, t.out);
@@ -170,6 +164,7 @@ void BertModel::run(Pass& p) {
   lay_out(p.batch);
   embed(p);
   for (int l = 0; l < p.n_layers(); ++l) {
+    begin_layer(p, l);
     attention(p, layers_[static_cast<size_t>(l)], l);
     feed_forward(p, layers_[static_cast<size_t>(l)], l);
     layer_done(p, l);

@@ -11,7 +11,7 @@ std::span<const int32_t> wanted_rows(const ForwardBatch& b) { return {b.logit_ro
 
 void norm_heads(const Pass& p, const TensorView& x, const TensorView& weight) {
   if (weight.rank == 0) return;
-  const int64_t D = p.config.head_len;
+  const int64_t D = weight.row_len();
   const TensorView heads(x.data, DType::kF32, {x.n_elements() / D, D});
   ops::rms_norm(p.s, heads, heads, weight, p.config.norm_eps);
 }
@@ -21,10 +21,10 @@ bool goes_on(const Pass& p, int l) {
   return p.batch.n_rows > 0 || !p.is_last(l) || p.hidden.has(l) || p.hidden.has(l + 1);
 }
 
-void rotate_heads(const Pass& p, const TensorView& x, int rope) {
-  if (rope == kNoRope) return;
-  const auto r = static_cast<size_t>(rope);
-  ops::rope(p.s, x, static_cast<int>(p.config.head_len), p.ropes[r].op(), p.t.cos_sin[r]);
+void rotate_heads(const Pass& p, const TensorView& x, const LayerConfig& layer) {
+  if (layer.rope == kNoRope) return;
+  const auto r = static_cast<size_t>(layer.rope);
+  ops::rope(p.s, x, static_cast<int>(layer.key_len), p.ropes[r].op(), p.t.cos_sin[r]);
 }
 
 void project_each(const Pass& p, std::span<const Projections::Projection> all, const TensorView& x) {
@@ -94,11 +94,15 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
     std::string_view name;
     int64_t n_outputs;
   };
-  const std::array<Part, 3> apart = {{{&Scratch::q, "blk.{}.attn_q", c.q_len()},
-                                      {&Scratch::k, "blk.{}.attn_k", c.kv_len()},
-                                      {&Scratch::v, "blk.{}.attn_v", c.kv_len()}}};
-  const std::array<Part, 1> fused = {{{&Scratch::qkv, "blk.{}.attn_qkv", c.q_len() + 2 * c.kv_len()}}};
-  for (const Part& part : c.fused_qkv ? std::span<const Part>(fused) : std::span<const Part>(apart)) {
+  const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
+  const bool owns_cache = layer.kv_owner == kOwnCache;
+  const std::array<Part, 3> apart = {{{&Scratch::q, "blk.{}.attn_q", layer.q_len()},
+                                      {&Scratch::k, "blk.{}.attn_k", layer.k_len()},
+                                      {&Scratch::v, "blk.{}.attn_v", layer.v_len()}}};
+  const std::array<Part, 1> fused = {
+      {{&Scratch::qkv, "blk.{}.attn_qkv", layer.q_len() + layer.k_len() + layer.v_len()}}};
+  const std::span<const Part> parts = c.fused_qkv ? std::span<const Part>(fused) : std::span<const Part>(apart);
+  for (const Part& part : owns_cache ? parts : parts.first(1)) {
     Projections::Projection& to = out.qkv.all.emplace_back();
     to.out = part.out;
     TRY(w.linear(to.linear,
@@ -110,40 +114,43 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
                  l));
   }
   if (c.qk_norm) {
-    TRY(w.vector(out.q_norm, "blk.{}.attn_q_norm.weight", l, c.head_len, c.norm_offset));
-    TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, c.head_len, c.norm_offset));
+    TRY(w.vector(out.q_norm, "blk.{}.attn_q_norm.weight", l, layer.key_len, c.norm_offset));
+    if (owns_cache) TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, layer.key_len, c.norm_offset));
   }
   return w.linear(out.output,
                   {.name = "blk.{}.attn_output",
                    .n_outputs = c.width,
-                   .n_inputs = c.q_len(),
+                   .n_inputs = layer.attention_len(),
                    .cut = Cut::kInputs,
-                   .group_len = c.kv_group_len(),
+                   .group_len = layer.kv_group_len(),
                    .has_bias = c.attention_output_bias},
                   l);
 }
 
 void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, int l) {
   const Scratch& t = p.t;
-  const LayerConfig& layer = p.config.layers[static_cast<size_t>(l)];
+  const LayerConfig& layer = p.layer(l);
   const PagedKv& kv = p.kv[static_cast<size_t>(l)];
-  const bool has_queries = goes_on(p, l);
+  const bool has_queries = goes_on(p, l), owns_cache = layer.kv_owner == kOwnCache;
+  if (!has_queries && !owns_cache) return;
   const std::span<const Projections::Projection> qkv = w.qkv.all;
   project_each(p, has_queries || qkv.size() == 1 ? qkv : qkv.subspan(1), x);
   if (has_queries) {
     norm_heads(p, t.q, w.q_norm);
-    rotate_heads(p, t.q, layer.rope);
+    rotate_heads(p, t.q, layer);
     p.seen("q", l, t.q);
   }
-  norm_heads(p, t.k, w.k_norm);
-  rotate_heads(p, t.k, layer.rope);
-  p.seen("k", l, t.k);
-  p.seen("v", l, t.v);
-  ops::store_kv(p.s, kv, t.k, t.v, p.batch);
+  if (owns_cache) {
+    norm_heads(p, t.k, w.k_norm);
+    rotate_heads(p, t.k, layer);
+    p.seen("k", l, t.k);
+    p.seen("v", l, t.v);
+    ops::store_kv(p.s, kv, t.k, t.v, p.batch);
+  }
   if (!has_queries) return;
   ops::paged_attention(
       p.s, t.attention, t.q, kv, p.batch,
-      {.scale = p.config.attention_scale, .soft_cap = p.config.attention_soft_cap, .window = layer.window});
+      {.scale = layer.attention_scale, .soft_cap = p.config.attention_soft_cap, .window = layer.window});
   p.seen("attention", l, t.attention);
 }
 
@@ -165,6 +172,7 @@ bool keep_wanted_rows(Pass& p, int l) {
 }
 
 Status load_ffn(WeightLoader& w, const ModelConfig& c, int64_t l, FfnWeights& out) {
+  const int64_t F = c.layers[static_cast<size_t>(l)].ffn_len;
   const auto project_to = [&](TensorView Scratch::*to, std::string_view name, int64_t n_outputs) {
     Projections::Projection& projection = out.gate_up.all.emplace_back();
     projection.out = to;
@@ -172,13 +180,12 @@ Status load_ffn(WeightLoader& w, const ModelConfig& c, int64_t l, FfnWeights& ou
                     {.name = name, .n_outputs = n_outputs, .n_inputs = c.width, .cut = Cut::kOutputs}, l);
   };
   if (c.fused_gate_up) {
-    TRY(project_to(&Scratch::gate_up, "blk.{}.ffn_up", 2 * c.ffn_len));
+    TRY(project_to(&Scratch::gate_up, "blk.{}.ffn_up", 2 * F));
   } else {
-    TRY(project_to(&Scratch::gate, "blk.{}.ffn_gate", c.ffn_len));
-    TRY(project_to(&Scratch::up, "blk.{}.ffn_up", c.ffn_len));
+    TRY(project_to(&Scratch::gate, "blk.{}.ffn_gate", F));
+    TRY(project_to(&Scratch::up, "blk.{}.ffn_up", F));
   }
-  return w.linear(out.down,
-                  {.name = "blk.{}.ffn_down", .n_outputs = c.width, .n_inputs = c.ffn_len, .cut = Cut::kInputs}, l);
+  return w.linear(out.down, {.name = "blk.{}.ffn_down", .n_outputs = c.width, .n_inputs = F, .cut = Cut::kInputs}, l);
 }
 
 void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int l) {

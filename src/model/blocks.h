@@ -35,16 +35,20 @@ void embed_tokens(Pass& p, const VocabularyWeights& w, const TensorView& out);
 // t.h, after the final norm -> logits, of the rows that are wanted.
 void logits_head(Pass& p, const VocabularyWeights& w);
 
+// Before anything of layer `layer`: the intermediates are of its sizes.
+inline void begin_layer(Pass& p, int layer) { p.t.fit(p.layer(layer)); }
+
 // Rotary attention over grouped heads.
 struct AttentionWeights {
-  Projections qkv;            // [H D, I], [K D, I] twice, in this order; or one [(H + 2 K) D, I]. I: the width of what
-                              // it reads. With biases where the model has them
-  TensorView q_norm, k_norm;  // [D], of each head; rank 0: none
-  Linear output;              // [C, H D]
+  Projections qkv;  // [H Dk, I], [K Dk, I], [K Dv, I], in this order; or one of them all. I: the width of what
+                    // it reads. With biases where the model has them. The first alone where the layer reads
+                    // another's cache
+  TensorView q_norm, k_norm;  // [Dk], of each head; rank 0: none
+  Linear output;              // [C, H Dv]
 };
 Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t layer, AttentionWeights& out);
-// x[T, I] -> t.attention; writes t.q, t.k, t.v and the layer's keys and values of this step. Keys and values alone
-// where nothing else is wanted, as keep_wanted_rows() says of the layer.
+// x[T, I] -> t.attention; writes t.q, t.k, t.v and the layer's keys and values of this step, unless it reads another
+// layer's. Keys and values alone where nothing else is wanted, as keep_wanted_rows() says of the layer.
 void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, int layer);
 // t.attention -> t.out.
 void attention_output(Pass& p, const AttentionWeights& w, int layer);

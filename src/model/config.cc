@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -15,6 +16,7 @@ constexpr int64_t kMaxWidth = 65536;  // also of heads together and of F: the lo
 constexpr int64_t kMaxFfn = 65536;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
+constexpr int64_t kMaxPairs = kMaxHeadLen / 2;
 constexpr int64_t kMaxContext = int64_t{1} << 28;
 constexpr int64_t kMaxTokenTypes = 65536;
 constexpr double kMinFactor = 1e-6, kMaxFactor = 1e6;  // of angles, which must stay numbers
@@ -51,7 +53,7 @@ Status all_positive(std::string_view what, const std::vector<double>& values, in
 }
 
 Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
-  TRY(in_range("number of rotated pairs of a head", rope.n_pairs, config.head_len / 2));
+  TRY(in_range("number of rotated pairs of a head", rope.n_pairs, kMaxPairs));
   TRY(positive("RoPE base", rope.base, 1e12));
   if (rope.base <= 1)
     return invalid("the model's RoPE base is " + std::to_string(rope.base) + "; more than 1 would do");
@@ -100,7 +102,63 @@ Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
   return {};
 }
 
+// Of layer l. Sentences name the layer where it is not as those before it.
+Status validate_layer(const ModelConfig& config, size_t l) {
+  const LayerConfig& layer = config.layers[l];
+  const std::string of = l == 0 ? "" : " of layer " + std::to_string(l);
+  if (layer.mixer != Mixer::kAttention) {
+    return unsupported("layer " + std::to_string(l) + " mixes its tokens by " + std::string(mixer_name(layer.mixer)) +
+                       ", which ibid does not run yet");
+  }
+  TRY(in_range("feed-forward width" + of, layer.ffn_len, kMaxFfn));
+  TRY(in_range("number of query heads" + of, layer.n_heads, kMaxHeads));
+  TRY(in_range("number of key/value heads" + of, layer.n_kv_heads, kMaxHeads));
+  TRY(in_range("head size" + of, layer.key_len, kMaxHeadLen));
+  TRY(in_range("head size of values" + of, layer.value_len, kMaxHeadLen));
+  TRY(in_range("width of all heads together" + of, std::max(layer.q_len(), layer.attention_len()), kMaxWidth));
+  if (layer.n_heads % layer.n_kv_heads != 0) {
+    return invalid("the model has " + std::to_string(layer.n_heads) + " query heads and " +
+                   std::to_string(layer.n_kv_heads) + " key/value heads" + of +
+                   "; the first must be a multiple of the second");
+  }
+  for (const int64_t len : {layer.key_len, layer.value_len}) {
+    if (len % 8 == 0) continue;
+    return unsupported("the model's head size" + of + " is " + std::to_string(len) + "; ibid runs multiples of 8");
+  }
+  TRY(positive("attention scale" + of, layer.attention_scale, 1e4));
+  if (layer.window < 0) return invalid("the model's sliding window is negative; 1 or more would do");
+  CHECK(layer.rope == kNoRope || layer.rope < static_cast<int>(config.ropes.size()));
+  if (layer.rope != kNoRope) {
+    TRY(in_range("number of rotated pairs of a head" + of, config.ropes[static_cast<size_t>(layer.rope)].n_pairs,
+                 layer.key_len / 2));
+  }
+  if (layer.kv_owner == kOwnCache) return {};
+  const bool is_before = layer.kv_owner >= 0 && layer.kv_owner < static_cast<int64_t>(l);
+  const LayerConfig& owner = config.layers[is_before ? static_cast<size_t>(layer.kv_owner) : l];
+  if (!is_before || owner.kv_owner != kOwnCache || owner.n_kv_heads != layer.n_kv_heads ||
+      owner.key_len != layer.key_len || owner.value_len != layer.value_len) {
+    return invalid("layer " + std::to_string(l) + " reads the keys and values of layer " +
+                   std::to_string(layer.kv_owner) + "; an earlier one with a cache of the same heads would do");
+  }
+  if (config.fused_qkv) return unsupported("a model with a fused q, k, v and layers that read another's cache");
+  return {};
+}
+
 }  // namespace
+
+std::string_view mixer_name(Mixer mixer) {
+  switch (mixer) {
+    case Mixer::kAttention:
+      return "attention";
+    case Mixer::kLatent:
+      return "latent attention";
+    case Mixer::kState:
+      return "a recurrent state";
+    case Mixer::kNone:
+      return "nothing";
+  }
+  return "?";
+}
 
 std::string_view rope_scaling_name(RopeScaling scaling) {
   switch (scaling) {
@@ -118,46 +176,50 @@ std::string_view rope_scaling_name(RopeScaling scaling) {
   return "?";
 }
 
-int64_t ModelConfig::kv_projection_parameters() const { return n_layers * 2 * kv_len() * width; }
+int64_t ModelConfig::kv_projection_parameters() const {
+  int64_t n = 0;
+  for (const LayerConfig& l : layers) n += l.kv_owner == kOwnCache ? (l.k_len() + l.v_len()) * width : 0;
+  return n;
+}
 
 int64_t ModelConfig::n_parameters() const {
   if (is_encoder()) {
-    const int64_t layer = 4 * width * width + 4 * width + 2 * width * ffn_len + ffn_len + width + 4 * width;
-    const int64_t head = (dense_head ? width * width + width : 0) + n_labels * (width + 1);
-    return n_layers * layer + (vocab_size + trained_context_len + n_token_types + 2) * width + head;
+    int64_t n = (vocab_size + trained_context_len + n_token_types + 2) * width;
+    for (const LayerConfig& l : layers) n += 4 * width * width + (2 * width + 1) * l.ffn_len + 9 * width;
+    return n + (dense_head ? width * width + width : 0) + n_labels * (width + 1);
   }
-  int64_t layer = 2 * q_len() * width + 2 * kv_len() * width + 3 * width * ffn_len;
-  layer += (shape == Shape::kGemma ? 4 : 2) * width;
-  if (qkv_bias) layer += q_len() + 2 * kv_len();
-  if (qk_norm) layer += 2 * head_len;
-  return n_layers * layer + (tied_embedding ? 1 : 2) * vocab_size * width + width;
+  int64_t n = (tied_embedding ? 1 : 2) * vocab_size * width + width + kv_projection_parameters();
+  for (const LayerConfig& l : layers) {
+    const bool owns = l.kv_owner == kOwnCache;
+    n += (l.q_len() + l.attention_len()) * width + 3 * width * l.ffn_len + (shape == Shape::kGemma ? 4 : 2) * width;
+    if (qkv_bias) n += l.q_len() + (owns ? l.k_len() + l.v_len() : 0);
+    if (qk_norm) n += (owns ? 2 : 1) * l.key_len;
+  }
+  return n;
 }
 
 Status validate(const ModelConfig& config) {
   TRY(in_range("number of layers", config.n_layers, kMaxLayers));
   TRY(in_range("width", config.width, kMaxWidth));
-  TRY(in_range("feed-forward width", config.ffn_len, kMaxFfn));
-  TRY(in_range("number of query heads", config.n_heads, kMaxHeads));
-  TRY(in_range("number of key/value heads", config.n_kv_heads, kMaxHeads));
-  TRY(in_range("head size", config.head_len, kMaxHeadLen));
+  if (static_cast<int64_t>(config.layers.size()) != config.n_layers) {
+    return invalid("the model describes " + std::to_string(config.layers.size()) + " layers but says that it has " +
+                   std::to_string(config.n_layers));
+  }
+  for (size_t l = 0; l < config.layers.size(); ++l) {
+    if (l == 0 || config.layers[l] != config.layers[l - 1]) TRY(validate_layer(config, l));
+  }
   TRY(in_range("vocabulary size", config.vocab_size, kMaxVocabulary));
   TRY(in_range("context", config.trained_context_len, kMaxContext));
-  TRY(in_range("width of all heads together", config.q_len(), kMaxWidth));
-  if (config.n_heads % config.n_kv_heads != 0) {
-    return invalid("the model has " + std::to_string(config.n_heads) + " query heads and " +
-                   std::to_string(config.n_kv_heads) + " key/value heads; the first must be a multiple of the second");
-  }
-  if (config.head_len % 8 != 0) {
-    return unsupported("the model's head size is " + std::to_string(config.head_len) + "; ibid runs multiples of 8");
-  }
   TRY(positive("norm epsilon", config.norm_eps, 1.0));
-  TRY(positive("attention scale", config.attention_scale, 1e4));
   TRY(positive("embedding scale", config.embedding_scale, 1e6));
   for (float cap : {config.attention_soft_cap, config.logit_soft_cap}) {
     if (cap != 0) TRY(positive("soft cap", cap, 1e6));
   }
   if (config.is_encoder()) {
-    if (config.q_len() != config.width || config.n_kv_heads != config.n_heads)
+    const bool fit = std::ranges::all_of(config.layers, [&](const LayerConfig& l) {
+      return l.q_len() == config.width && l.attention_len() == config.width && l.n_kv_heads == l.n_heads;
+    });
+    if (!fit)
       return unsupported("the encoder's heads are not " + std::to_string(config.width) +
                          " wide together, as its texts are");
     if (config.n_token_types != 0) TRY(in_range("number of token types", config.n_token_types, kMaxTokenTypes));
@@ -165,14 +227,6 @@ Status validate(const ModelConfig& config) {
   }
   if (config.qk_norm && config.fused_qkv) return unsupported("a model with a fused q, k, v and norms of q and k");
   for (const RopeConfig& rope : config.ropes) TRY(validate_rope(rope, config));
-  if (static_cast<int64_t>(config.layers.size()) != config.n_layers) {
-    return invalid("the model describes " + std::to_string(config.layers.size()) + " layers but says that it has " +
-                   std::to_string(config.n_layers));
-  }
-  for (const LayerConfig& layer : config.layers) {
-    if (layer.window < 0) return invalid("the model's sliding window is negative; 1 or more would do");
-    CHECK(layer.rope == kNoRope || layer.rope < static_cast<int>(config.ropes.size()));
-  }
   return {};
 }
 

@@ -5,13 +5,16 @@
 // says and we do not do (experts, biases we do not add, activations, RoPE kinds) is refused by name, never skipped.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "format/model_file.h"
+#include "kernels/kv_layout.h"
 #include "model/pooling.h"
 
 namespace ibid {
@@ -37,9 +40,37 @@ struct RopeConfig {
 
 inline constexpr int kNoRope = -1;
 
+// What mixes the tokens of a layer.
+enum class Mixer : uint8_t {
+  kAttention,  // queries over a key and a value for each KV head
+  kLatent,     // queries over one row a token, which is key and value of all heads
+  kState,      // a state of the sequence that each token overwrites
+  kNone,
+};
+std::string_view mixer_name(Mixer mixer);
+
+// One layer. Layers of a model may differ in all of it; blocks, memory and cache read the layer's, never the model's.
 struct LayerConfig {
-  int32_t window = 0;  // 0: sees everything before it; else the last `window` positions, its own included
-  int rope = 0;        // index into ModelConfig::ropes, or kNoRope
+  Mixer mixer = Mixer::kAttention;
+  int64_t n_heads = 0;           // H
+  int64_t n_kv_heads = 0;        // K, divides H; 1 of a latent layer
+  int64_t key_len = 0;           // Dk, of a head of queries and keys
+  int64_t value_len = 0;         // Dv, of a head of values and outputs
+  int64_t ffn_len = 0;           // F
+  float attention_scale = 0.0f;  // of the scores
+  int32_t window = 0;            // 0: sees everything before it; else the last `window` positions, its own included
+  int rope = 0;                  // index into ModelConfig::ropes, or kNoRope
+  // An earlier layer of the same K, Dk, Dv that owns its cache: this one has queries alone and reads what that one
+  // keeps. kOwnCache: it has keys and values of its own.
+  int32_t kv_owner = kOwnCache;
+
+  int64_t q_len() const { return n_heads * key_len; }
+  int64_t k_len() const { return n_kv_heads * key_len; }
+  int64_t v_len() const { return n_kv_heads * value_len; }
+  int64_t attention_len() const { return n_heads * value_len; }
+  int64_t kv_group_len() const { return n_heads / n_kv_heads * value_len; }  // of the outputs of one KV head's queries
+  void set_head_len(int64_t len) { key_len = value_len = len; }
+  bool operator==(const LayerConfig&) const = default;
 };
 
 // One forward pass each; model/llama.cc, model/gemma.cc and model/bert.cc.
@@ -51,15 +82,10 @@ struct ModelConfig {
 
   int64_t n_layers = 0;             // L
   int64_t width = 0;                // C
-  int64_t ffn_len = 0;              // F
-  int64_t n_heads = 0;              // H
-  int64_t n_kv_heads = 0;           // K, divides H
-  int64_t head_len = 0;             // D
   int64_t vocab_size = 0;           // V
   int64_t trained_context_len = 0;  // tokens; the longest the file promises
 
   float norm_eps = 1e-5f;
-  float attention_scale = 0.0f;     // of the scores
   float attention_soft_cap = 0.0f;  // 0: none
   float logit_soft_cap = 0.0f;      // 0: none
   float embedding_scale = 1.0f;
@@ -89,9 +115,13 @@ struct ModelConfig {
 
   // Reads a text whole and in both directions, and makes no tokens.
   bool is_encoder() const { return shape == Shape::kBert; }
-  int64_t q_len() const { return n_heads * head_len; }
-  int64_t kv_len() const { return n_kv_heads * head_len; }
-  int64_t kv_group_len() const { return n_heads / n_kv_heads * head_len; }  // of the query heads of one KV head
+  // The most that `of` is in any layer: most(&LayerConfig::q_len).
+  template <typename Of>
+  int64_t most(Of of) const {
+    int64_t most = 0;
+    for (const LayerConfig& layer : layers) most = std::max<int64_t>(most, std::invoke(of, layer));
+    return most;
+  }
   int64_t n_parameters() const;              // of the forward pass, a tied embedding once
   int64_t kv_projection_parameters() const;  // of K and V over all layers (row K18)
 };

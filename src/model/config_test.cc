@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/kv_arithmetic.h"
 #include "model/rope.h"
 #include "model/testing/config_as_gguf.h"
 #include "model/testing/parts.h"
@@ -22,14 +23,11 @@ TEST(ModelConfig, ReadsTheSameFromBothContainers) {
     const ModelConfig wanted = tiny_config({.architecture = architecture});
     const ModelConfig found = good(tiny_parts({.architecture = architecture}));
     EXPECT_EQ(found.n_layers, wanted.n_layers);
-    EXPECT_EQ(found.head_len, wanted.head_len);
     EXPECT_EQ(found.qk_norm, wanted.qk_norm);
     EXPECT_EQ(found.qkv_bias, wanted.qkv_bias);
     EXPECT_EQ(found.tied_embedding, wanted.tied_embedding);
-    EXPECT_EQ(found.attention_scale, wanted.attention_scale);
     for (size_t l = 0; l < found.layers.size(); ++l) {
-      EXPECT_EQ(found.layers[l].window, wanted.layers[l].window) << architecture << " layer " << l;
-      EXPECT_EQ(found.layers[l].rope, wanted.layers[l].rope) << architecture << " layer " << l;
+      EXPECT_EQ(found.layers[l], wanted.layers[l]) << architecture << " layer " << l;
     }
   }
 }
@@ -59,8 +57,8 @@ TEST(ModelConfig, Gemma3HasFiveLocalLayersToOneGlobal) {
   parts.metadata["rope_scaling.rope_type"] = std::string("linear");
   parts.metadata["sliding_window"] = int64_t{512};
   const ModelConfig config = good(std::move(parts));
-  EXPECT_EQ(config.head_len, 256);
-  EXPECT_EQ(config.attention_scale, 1.0f / 16);
+  EXPECT_EQ(config.layers.front().key_len, 256);
+  EXPECT_EQ(config.layers.front().attention_scale, 1.0f / 16);
   EXPECT_EQ(config.embedding_scale, 8.0f);
   EXPECT_TRUE(config.tied_embedding);
   EXPECT_EQ(config.layers[4].window, 512);
@@ -82,7 +80,7 @@ TEST(ModelConfig, ReadsTheTextModelBesideAVisionTower) {
     if (key.starts_with("text_config.") || key == "model_type") text.metadata[key] = value;
   }
   const ModelConfig config = good(std::move(text));
-  EXPECT_EQ(config.n_heads, 8) << "config.json leaves out what is the family's default";
+  EXPECT_EQ(config.layers.front().n_heads, 8) << "config.json leaves out what is the family's default";
   EXPECT_EQ(config.vocab_size, 262208);
 }
 
@@ -101,6 +99,72 @@ TEST(ModelConfig, OldAndNewRopeKeysMeanTheSame) {
   const ModelConfig a = good(std::move(old_form)), b = good(std::move(new_form));
   EXPECT_EQ(make_rope_table(a.ropes[0], 4096).frequency, make_rope_table(b.ropes[0], 4096).frequency);
   EXPECT_EQ(a.ropes[0].scaling, RopeScaling::kLlama3);
+}
+
+// GGUF has an array where layers differ, with numbers for the layers after the last one too.
+TEST(ModelConfig, SizesOfEachLayerComeFromArrays) {
+  ModelFile::Parts parts = tiny_parts();
+  set(parts, "llama.attention.head_count", std::vector<int64_t>{6, 4});
+  set(parts, "llama.attention.head_count_kv", std::vector<int64_t>{2, 1});
+  set(parts, "llama.feed_forward_length", std::vector<int64_t>{160, 96});
+  set(parts, "llama.attention.value_length", int64_t{24});
+  const ModelConfig config = good(std::move(parts));
+  ASSERT_EQ(config.layers.size(), 2U);
+  const LayerConfig& last = config.layers[1];
+  EXPECT_EQ(config.layers[0].n_heads, 6);
+  EXPECT_EQ(config.layers[0].ffn_len, 160);
+  EXPECT_EQ(last.n_heads, 4);
+  EXPECT_EQ(last.n_kv_heads, 1);
+  EXPECT_EQ(last.ffn_len, 96);
+  EXPECT_EQ(last.q_len(), 4 * 16);
+  EXPECT_EQ(last.attention_len(), 4 * 24);
+  EXPECT_EQ(last.v_len(), 24);
+  EXPECT_EQ(last.kv_group_len(), 4 * 24);
+  EXPECT_EQ(config.most(&LayerConfig::ffn_len), 160);
+  EXPECT_EQ(config.most(&LayerConfig::attention_len), 6 * 24);
+}
+
+TEST(ModelConfig, EachKindOfMixerKeepsItsOwn) {
+  ModelConfig config = tiny_config({});
+  LayerConfig& layer = config.layers[1];
+  layer = {.n_heads = 16, .n_kv_heads = 1, .key_len = 576, .value_len = 512, .window = 7};
+  const auto kept = [&](Mixer mixer) {
+    layer.mixer = mixer;
+    return kv_geometry(config, 1);
+  };
+  EXPECT_EQ(kept(Mixer::kAttention).kind, KvKind::kHeads);
+  EXPECT_EQ(kv_token_len(kept(Mixer::kAttention)), 576 + 512);
+  EXPECT_EQ(kept(Mixer::kLatent).kind, KvKind::kLatent);
+  EXPECT_EQ(kv_token_len(kept(Mixer::kLatent)), 576);
+  EXPECT_EQ(kept(Mixer::kLatent).window, 7);
+  for (const Mixer mixer : {Mixer::kState, Mixer::kNone}) EXPECT_EQ(kv_token_len(kept(mixer)), 0);
+  layer.mixer = Mixer::kAttention;
+  layer.kv_owner = 0;
+  EXPECT_EQ(kv_geometry(config, 1).owner, 0);
+}
+
+// What no forward pass runs yet, and sizes that do not fit each other, are refused by the layer's number.
+TEST(ModelConfig, ALayerThatCannotRunIsNamed) {
+  const auto refusal = [](auto change) {
+    ModelConfig config = tiny_config({});
+    change(config.layers[1]);
+    const Status status = validate(config);
+    return status.ok() ? "" : status.error().message;
+  };
+  EXPECT_EQ(refusal([](LayerConfig&) {}), "");
+  EXPECT_EQ(refusal([](LayerConfig& l) { l.mixer = Mixer::kState; }),
+            "layer 1 mixes its tokens by a recurrent state, which ibid does not run yet");
+  for (const Mixer mixer : {Mixer::kLatent, Mixer::kNone})
+    EXPECT_NE(refusal([mixer](LayerConfig& l) { l.mixer = mixer; }), "");
+  EXPECT_EQ(refusal([](LayerConfig& l) { l.value_len = 584; }),
+            "the model's head size of values of layer 1 is 584; from 1 to 576 would do");
+  EXPECT_EQ(refusal([](LayerConfig& l) { l.value_len = 40; }), "");
+  EXPECT_NE(refusal([](LayerConfig& l) { l.key_len = 8; }), "") << "its RoPE turns sixteen numbers";
+  EXPECT_NE(refusal([](LayerConfig& l) { l.ffn_len = 0; }), "");
+  EXPECT_EQ(refusal([](LayerConfig& l) { l.kv_owner = 0; }), "");
+  for (const int32_t owner : {1, 2, -7}) EXPECT_NE(refusal([owner](LayerConfig& l) { l.kv_owner = owner; }), "");
+  EXPECT_EQ(refusal([](LayerConfig& l) { l.kv_owner = 0, l.value_len = 40; }),
+            "layer 1 reads the keys and values of layer 0; an earlier one with a cache of the same heads would do");
 }
 
 }  // namespace

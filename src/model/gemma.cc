@@ -39,6 +39,7 @@ void GemmaModel::run(Pass& p) {
   embed_tokens(p, vocabulary_, t.x);
   for (int l = 0; l < p.n_layers(); ++l) {
     const Layer& w = layers_[static_cast<size_t>(l)];
+    begin_layer(p, l);
     ops::rms_norm(p.s, t.h, t.x, w.attn_norm, eps);
     p.seen("attn_norm", l, t.h);
     attention_block(p, w.attention, t.h, l);

@@ -66,14 +66,17 @@ TEST_F(ModelOfPieces, SumsTheOutputAndDownProjectionsOfEveryShapeInPieces) {
         const std::string blk = "blk." + std::to_string(l);
         const TensorView wo = file->find(blk + ".attn_output.weight")->view;
         const TensorView down = file->find(blk + ".ffn_down.weight")->view;
-        const KPieces wo_pieces = pieces_of(dtype, c.q_len(), c.kv_group_len());
+        const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
+        const KPieces wo_pieces = pieces_of(dtype, layer.attention_len(), layer.kv_group_len());
         EXPECT_EQ(wo_pieces.n, 8);
         std::vector<float>&attention = seen[{"attention", l}], &gated = seen[{"gated", l}];
         EXPECT_TRUE(same_bits((seen[{"attn_out", l}]), product(wo, wo_pieces, attention))) << "layer " << l;
-        EXPECT_FALSE(same_bits((seen[{"attn_out", l}]), product(wo, one_piece(c.q_len()), attention))) << "layer " << l;
-        EXPECT_TRUE(same_bits((seen[{"ffn_out", l}]), product(down, pieces_of(dtype, c.ffn_len), gated)))
+        EXPECT_FALSE(same_bits((seen[{"attn_out", l}]), product(wo, one_piece(layer.attention_len()), attention)))
             << "layer " << l;
-        EXPECT_FALSE(same_bits((seen[{"ffn_out", l}]), product(down, one_piece(c.ffn_len), gated))) << "layer " << l;
+        EXPECT_TRUE(same_bits((seen[{"ffn_out", l}]), product(down, pieces_of(dtype, layer.ffn_len), gated)))
+            << "layer " << l;
+        EXPECT_FALSE(same_bits((seen[{"ffn_out", l}]), product(down, one_piece(layer.ffn_len), gated)))
+            << "layer " << l;
       }
     }
   }

@@ -6,11 +6,14 @@
 namespace ibid {
 
 KvGeometry kv_geometry(const ModelConfig& config, int layer) {
-  const auto head_len = static_cast<int32_t>(config.head_len);
-  return {.n_kv_heads = static_cast<int32_t>(config.n_kv_heads),
-          .key_len = head_len,
-          .value_len = head_len,
-          .window = config.layers[static_cast<size_t>(layer)].window};
+  const LayerConfig& l = config.layers[static_cast<size_t>(layer)];
+  if (l.mixer == Mixer::kState || l.mixer == Mixer::kNone) return {.kind = KvKind::kNothing};
+  return {.kind = l.mixer == Mixer::kLatent ? KvKind::kLatent : KvKind::kHeads,
+          .n_kv_heads = static_cast<int32_t>(l.n_kv_heads),
+          .key_len = static_cast<int32_t>(l.key_len),
+          .value_len = static_cast<int32_t>(l.value_len),
+          .window = l.window,
+          .owner = l.kv_owner};
 }
 
 int64_t KvShape::scale_bytes(int64_t n_tokens, int64_t n_sequences) const {

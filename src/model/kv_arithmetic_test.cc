@@ -131,12 +131,14 @@ TEST(KvArithmetic, PrintsBothUnits) { EXPECT_EQ(format_gib_and_gb(1342177280), "
 
 // K and V projections of one layer: 2 C^2 for all heads, 2 C D for one, 2 G C D for G groups.
 TEST(ModelConfig, KvProjectionsShrinkWithTheirHeads) {
-  ModelConfig c{.n_layers = 1, .width = 8192, .n_heads = 64, .n_kv_heads = 64, .head_len = 128};
+  ModelConfig c{.n_layers = 1, .width = 8192};
+  LayerConfig& layer = c.layers.emplace_back(LayerConfig{.n_heads = 64, .n_kv_heads = 64});
+  layer.set_head_len(128);
   EXPECT_EQ(c.kv_projection_parameters(), 2 * c.width * c.width);
-  c.n_kv_heads = 1;
-  EXPECT_EQ(c.kv_projection_parameters(), 2 * c.width * c.head_len);
-  c.n_kv_heads = 8;
-  EXPECT_EQ(c.kv_projection_parameters(), 2 * 8 * c.width * c.head_len);
+  layer.n_kv_heads = 1;
+  EXPECT_EQ(c.kv_projection_parameters(), 2 * c.width * layer.key_len);
+  layer.n_kv_heads = 8;
+  EXPECT_EQ(c.kv_projection_parameters(), 2 * 8 * c.width * layer.key_len);
   EXPECT_EQ(2 * c.width * c.width / c.kv_projection_parameters(), 8);
 }
 

@@ -44,30 +44,36 @@ std::vector<Row> naive(const Matrices& m, std::span<const TokenId> tokens) {
     for (int l = 0; l < kLayers; ++l) {
       const KvGeometry& g = kGeometry[l];
       const auto i = static_cast<size_t>(l), own = static_cast<size_t>(g.owner == kOwnCache ? l : g.owner);
-      const auto D = static_cast<size_t>(g.key_len);
+      const auto Dk = static_cast<size_t>(g.key_len), Dv = static_cast<size_t>(g.value_len);
+      if (!attends(l)) {
+        const Row out = times(m.o[i], x);
+        for (size_t c = 0; c < x.size(); ++c) x[c] += out[c];
+        continue;
+      }
       Row q = times(m.q[i], x);
       turn(q, g.key_len, static_cast<double>(position));
       if (own == i) {
         keys[i].push_back(times(m.k[i], x));
         turn(keys[i].back(), g.key_len, static_cast<double>(position));
-        values[i].push_back(times(m.v[i], x));
+        values[i].push_back(has_values(l) ? times(m.v[i], x) : keys[i].back());
       }
-      Row attended(q.size());
+      const size_t n_heads = q.size() / Dk, group = n_heads / static_cast<size_t>(g.n_kv_heads);
+      Row attended(n_heads * Dv);
       const size_t begin = g.window > 0 && position + 1 > static_cast<size_t>(g.window)
                                ? position + 1 - static_cast<size_t>(g.window)
                                : 0;
-      for (size_t h = 0; h < q.size() / D; ++h) {
-        const size_t kv = h / (q.size() / D / static_cast<size_t>(g.n_kv_heads)) * D;
+      for (size_t h = 0; h < n_heads; ++h) {
         Row weight;
         double sum = 0;
         for (size_t p = begin; p <= position; ++p) {
           double score = 0;
-          for (size_t d = 0; d < D; ++d) score += q[h * D + d] * keys[own][p][kv + d];
+          for (size_t d = 0; d < Dk; ++d) score += q[h * Dk + d] * keys[own][p][h / group * Dk + d];
           weight.push_back(std::exp(score * static_cast<double>(scale_of(l))));
           sum += weight.back();
         }
         for (size_t p = begin; p <= position; ++p) {
-          for (size_t d = 0; d < D; ++d) attended[h * D + d] += weight[p - begin] / sum * values[own][p][kv + d];
+          for (size_t d = 0; d < Dv; ++d)
+            attended[h * Dv + d] += weight[p - begin] / sum * values[own][p][h / group * Dv + d];
         }
       }
       const Row out = times(m.o[i], attended);
@@ -132,7 +138,9 @@ TEST(KvOfEachLayer, TheCacheHasRoomForEachLayerAndNoMore) {
   const OneSequence sequence(model, s, {.kv_dtype = DType::kF16, .block_len = 16, .capacity = 64});
   ASSERT_EQ(sequence.kv().size(), size_t{kLayers});
   EXPECT_EQ(sequence.kv()[3].blocks, sequence.kv()[1].blocks);
-  EXPECT_EQ(sequence.kv_bytes(), 64 + 2 * 2 * 64 * (1 * 16 + 2 * 24 + 3 * 8));
+  EXPECT_EQ(sequence.kv()[4].layer_bytes, 2 * 16 * 24) << "one row a token";
+  EXPECT_EQ(sequence.kv()[5].layer_bytes, 0);
+  EXPECT_EQ(sequence.kv_bytes(), 64 + 2 * 64 * kElementsOfToken);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ void LlamaModel::run(Pass& p) {
   ops::rms_norm(p.s, t.h, t.x, layers_[0].attn_norm, eps);
   for (int l = 0; l < p.n_layers(); ++l) {
     const Layer& w = layers_[static_cast<size_t>(l)];
+    begin_layer(p, l);
     p.seen("attn_norm", l, t.h);
     attention_block(p, w.attention, t.h, l);
     if (!keep_wanted_rows(p, l)) return;

@@ -28,15 +28,36 @@ Status resolve(ModelOptions& options, const ModelConfig& config) {
   return {};
 }
 
+// Layers `kept` of a model, ascending. One that reads another's keys and values is not kept without that one.
+Result<ModelConfig> config_of(const ModelConfig& whole, std::span<const int32_t> kept) {
+  ModelConfig config = whole;
+  config.n_layers = std::ssize(kept);
+  config.layers.clear();
+  for (const int32_t l : kept) {
+    LayerConfig& layer = config.layers.emplace_back(whole.layers[static_cast<size_t>(l)]);
+    if (layer.kv_owner == kOwnCache) continue;
+    const auto owner = std::ranges::find(kept, layer.kv_owner);
+    if (owner == kept.end()) {
+      return invalid("layer " + std::to_string(l) + " reads the keys and values of layer " +
+                         std::to_string(layer.kv_owner) + ", which cannot be left out without it",
+                     "layers");
+    }
+    layer.kv_owner = static_cast<int32_t>(owner - kept.begin());
+  }
+  return config;
+}
+
 // The largest product's and the largest attention's needs, for the largest step.
 size_t workspace_bytes(const ModelConfig& c, const ModelOptions& o) {
-  size_t bytes =
-      ops::paged_attention_workspace_bytes(o.step_tokens, static_cast<int32_t>(c.n_heads),
-                                           static_cast<int32_t>(c.head_len), static_cast<int32_t>(o.context_len));
-  for (int64_t n_inputs : {c.width, c.q_len(), c.ffn_len}) {
-    bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, n_inputs));
+  size_t bytes = ops::linear_workspace_bytes(std::max(o.step_tokens, o.max_rows), c.width);
+  for (const LayerConfig& layer : c.layers) {
+    bytes = std::max(bytes, ops::paged_attention_workspace_bytes(o.step_tokens, static_cast<int32_t>(layer.n_heads),
+                                                                 static_cast<int32_t>(layer.value_len),
+                                                                 static_cast<int32_t>(o.context_len)));
+    for (const int64_t n_inputs : {layer.attention_len(), layer.ffn_len})
+      bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, n_inputs));
   }
-  return std::max(bytes, ops::linear_workspace_bytes(o.max_rows, c.width));
+  return bytes;
 }
 
 }  // namespace
@@ -143,10 +164,18 @@ std::shared_ptr<const PackedFile> packed_file_of(const ModelOptions& options, co
 
 Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file, const ModelOptions& options, Stream& s,
                                           const std::function<void(double)>& progress) {
-  ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(*file));
   ASSIGN_OR_RETURN(ModelConfig config, read_config(*file));
+  return load_model(std::move(file), std::move(config), options, s, progress);
+}
+
+Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file, ModelConfig config,
+                                          const ModelOptions& options, Stream& s,
+                                          const std::function<void(double)>& progress) {
+  TRY(validate(config));
+  ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(*file));
   ModelOptions resolved = options;
   if (options.n_layers > 0) config.n_layers = std::min(config.n_layers, options.n_layers);
+  config.layers.resize(static_cast<size_t>(config.n_layers));
   TRY(resolve(resolved, config));
   // A model that is loaded in part would keep a part; one that was put together in memory has no digest.
   const bool keeps = !options.keep_packed_in.empty() && !options.sized_only && options.n_layers == 0 &&
@@ -200,10 +229,7 @@ Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const
                        "; some of them, each once, could be left out, but not all",
                    "layers");
   }
-  ModelConfig config = whole.config();
-  config.n_layers = std::ssize(kept);
-  for (size_t i = 0; i < kept.size(); ++i) config.layers[i] = config.layers[static_cast<size_t>(kept[i])];
-  config.layers.resize(kept.size());
+  ASSIGN_OR_RETURN(const ModelConfig config, config_of(whole.config(), kept));
   ModelOptions resolved = options;
   resolved.n_layers = 0;
   resolved.sized_only = whole.options().sized_only;

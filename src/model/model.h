@@ -98,8 +98,8 @@ class Model {
   MemoryUse memory_;
 
  private:
-  friend Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile>, const ModelOptions&, Stream&,
-                                                   const std::function<void(double)>&);
+  friend Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile>, ModelConfig, const ModelOptions&,
+                                                   Stream&, const std::function<void(double)>&);
   friend Result<std::unique_ptr<Model>> model_without(const Model&, std::span<const int32_t>, const ModelOptions&,
                                                       Stream&);
   Scratch scratch_;                   // of the largest step
@@ -112,6 +112,12 @@ class Model {
 // packed weights that cannot be used or written is a warning in the log, and the load goes on without.
 // progress(share in [0, 1]) is called on the caller's thread. Errors are sentences about the file or the options.
 Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file, const ModelOptions& options, Stream& s,
+                                          const std::function<void(double share)>& progress = {});
+
+// The same with a configuration of the caller's in the place of what the file's keys describe: tests run layers so that
+// no architecture has yet. The file names the architecture, whose names its tensors have.
+Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file, ModelConfig config,
+                                          const ModelOptions& options, Stream& s,
                                           const std::function<void(double share)>& progress = {});
 
 // `whole` without the layers `skipped`: ascending, each below its n_layers, not all of them. It reads the very weights

@@ -176,13 +176,14 @@ TEST(Model, SixteenTokensThenEightDecodesEqualTheFullPass) {
 TEST(Model, ReplicatedKeyValueHeadsGiveTheSameBits) {
   const std::shared_ptr<const ModelFile> grouped = tiny_model_file({.architecture = "qwen2"});
   ModelConfig config = testing::tiny_config({.architecture = "qwen2"});
-  const int64_t group = config.n_heads / config.n_kv_heads, head_bytes = config.head_len * config.width * 4;
-  config.n_kv_heads = config.n_heads;
+  const LayerConfig first = config.layers.front();
+  const int64_t group = first.n_heads / first.n_kv_heads, head_bytes = first.key_len * config.width * 4;
+  for (LayerConfig& layer : config.layers) layer.n_kv_heads = layer.n_heads;
   ModelFile::Parts parts;
   parts.metadata = testing::metadata_of(config);
   for (const TensorInfo& t : grouped->tensors()) {
     const bool repeats = t.name.find("attn_k.") != std::string::npos || t.name.find("attn_v.") != std::string::npos;
-    const int64_t unit = t.view.rank == 2 ? head_bytes : config.head_len * 4, n = static_cast<int64_t>(t.bytes());
+    const int64_t unit = t.view.rank == 2 ? head_bytes : first.key_len * 4, n = static_cast<int64_t>(t.bytes());
     auto copy = std::make_unique<std::byte[]>(static_cast<size_t>(repeats ? n * group : n));
     for (int64_t at = 0; at < (repeats ? n * group : n); at += unit) {
       const int64_t from = repeats ? at / unit / group * unit : at;

@@ -2,12 +2,15 @@
 // It shares no code with the forward pass, and the two must choose the same tokens.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <vector>
 
 #include "model/testing/batch_of_one.h"
 #include "model/testing/loaded_model.h"
+#include "model/testing/mixed_layers.h"
 #include "tensor/dequantise.h"
 
 namespace ibid {
@@ -17,7 +20,10 @@ using Row = std::vector<double>;
 
 class NaiveLlama {
  public:
-  explicit NaiveLlama(const ModelFile& file, const ModelConfig& config) : c_(config) {
+  // `numbers`: those of the layers in the file; empty: 0, 1 ...
+  explicit NaiveLlama(const ModelFile& file, const ModelConfig& config, std::vector<int> numbers = {})
+      : c_(config), numbers_(std::move(numbers)) {
+    for (int l = 0; l < c_.n_layers && std::ssize(numbers_) < c_.n_layers; ++l) numbers_.push_back(l);
     for (const TensorInfo& t : file.tensors()) {
       std::vector<float> values(static_cast<size_t>(t.view.n_elements()));
       dequantise(t.view, values.data());
@@ -35,14 +41,19 @@ class NaiveLlama {
     const auto at = static_cast<size_t>(raw(token)) * C;
     Row x(table.begin() + static_cast<std::ptrdiff_t>(at), table.begin() + static_cast<std::ptrdiff_t>(at + C));
     for (size_t l = 0; l < keys_.size(); ++l) {
-      const std::string p = "blk." + std::to_string(l) + ".";
+      const std::string p = "blk." + std::to_string(numbers_[l]) + ".";
+      const LayerConfig& layer = c_.layers[l];
       const Row h = norm(x, weights_.at(p + "attn_norm.weight"));
-      Row q = times(p + "attn_q.weight", h), k = times(p + "attn_k.weight", h), v = times(p + "attn_v.weight", h);
-      const double position = static_cast<double>(keys_[l].size());
-      turn(q, position);
-      turn(k, position);
-      keys_[l].push_back(k);
-      values_[l].push_back(v);
+      Row q = projected(p + "attn_q", h);
+      norm_heads(q, p + "attn_q_norm.weight");
+      turn(q, layer, n_tokens_);
+      if (layer.kv_owner == kOwnCache) {
+        Row k = projected(p + "attn_k", h);
+        norm_heads(k, p + "attn_k_norm.weight");
+        turn(k, layer, n_tokens_);
+        keys_[l].push_back(k);
+        values_[l].push_back(projected(p + "attn_v", h));
+      }
       add(x, times(p + "attn_output.weight", attend(q, l)));
       const Row f = norm(x, weights_.at(p + "ffn_norm.weight"));
       Row gate = times(p + "ffn_gate.weight", f);
@@ -51,6 +62,7 @@ class NaiveLlama {
       add(x, times(p + "ffn_down.weight", gate));
       if (hidden != nullptr) hidden->push_back(x);
     }
+    n_tokens_ += 1;
     return times("output.weight", norm(x, weights_.at("output_norm.weight")));
   }
 
@@ -76,39 +88,63 @@ class NaiveLlama {
     }
     return out;
   }
-  // GGUF's llama: neighbours (2 i, 2 i + 1) are a pair.
-  void turn(Row& heads, double position) const {
-    const auto D = static_cast<size_t>(c_.head_len);
-    for (size_t at = 0; at < heads.size(); at += 2) {
-      const double angle = position * std::pow(10000.0, -static_cast<double>(at % D) / static_cast<double>(D));
-      const double a = heads[at], b = heads[at + 1];
-      heads[at] = a * std::cos(angle) - b * std::sin(angle);
-      heads[at + 1] = a * std::sin(angle) + b * std::cos(angle);
+  Row projected(const std::string& name, const Row& x) const {
+    Row out = times(name + ".weight", x);
+    if (const auto bias = weights_.find(name + ".bias"); bias != weights_.end()) add(out, bias->second);
+    return out;
+  }
+  void norm_heads(Row& heads, const std::string& name) const {
+    const auto weight = weights_.find(name);
+    if (weight == weights_.end()) return;
+    const auto D = static_cast<std::ptrdiff_t>(weight->second.size());
+    for (auto at = heads.begin(); at != heads.end(); at += D)
+      std::ranges::copy(norm(Row(at, at + D), weight->second), at);
+  }
+  // A pair is (2 i, 2 i + 1), as in GGUF's llama, or (i, i + n).
+  void turn(Row& heads, const LayerConfig& layer, double position) const {
+    if (layer.rope == kNoRope) return;
+    const RopeConfig& rope = c_.ropes[static_cast<size_t>(layer.rope)];
+    const auto D = static_cast<size_t>(layer.key_len), n = static_cast<size_t>(rope.n_pairs);
+    for (size_t head = 0; head < heads.size(); head += D) {
+      for (size_t i = 0; i < n; ++i) {
+        const double angle =
+            position * std::pow(rope.base, -static_cast<double>(i) / static_cast<double>(n)) / rope.factor;
+        double &a = heads[head + (rope.interleaved ? 2 * i : i)],
+               &b = heads[head + (rope.interleaved ? 2 * i + 1 : i + n)];
+        const double turned = a * std::cos(angle) - b * std::sin(angle);
+        b = a * std::sin(angle) + b * std::cos(angle);
+        a = turned;
+      }
     }
   }
   Row attend(const Row& q, size_t l) const {
-    const auto D = static_cast<size_t>(c_.head_len), H = static_cast<size_t>(c_.n_heads);
-    const size_t group = H / static_cast<size_t>(c_.n_kv_heads);
-    Row out(q.size());
+    const LayerConfig& layer = c_.layers[l];
+    const size_t own = layer.kv_owner == kOwnCache ? l : static_cast<size_t>(layer.kv_owner);
+    const auto Dk = static_cast<size_t>(layer.key_len), Dv = static_cast<size_t>(layer.value_len);
+    const auto H = static_cast<size_t>(layer.n_heads), window = static_cast<size_t>(layer.window);
+    const size_t group = H / static_cast<size_t>(layer.n_kv_heads), n = keys_[own].size();
+    const size_t first = window > 0 && n > window ? n - window : 0;
+    Row out(H * Dv);
     for (size_t h = 0; h < H; ++h) {
-      const size_t kv = h / group * D;
       Row p;
       double highest = -INFINITY, sum = 0;
-      for (const Row& k : keys_[l]) {
+      for (size_t t = first; t < n; ++t) {
         double score = 0;
-        for (size_t i = 0; i < D; ++i) score += q[h * D + i] * k[kv + i];
-        p.push_back(score / std::sqrt(static_cast<double>(D)));
+        for (size_t i = 0; i < Dk; ++i) score += q[h * Dk + i] * keys_[own][t][h / group * Dk + i];
+        p.push_back(score * static_cast<double>(layer.attention_scale));
         highest = std::fmax(highest, p.back());
       }
       for (double& s : p) sum += s = std::exp(s - highest);
-      for (size_t t = 0; t < p.size(); ++t) {
-        for (size_t i = 0; i < D; ++i) out[h * D + i] += p[t] / sum * values_[l][t][kv + i];
+      for (size_t t = first; t < n; ++t) {
+        for (size_t i = 0; i < Dv; ++i) out[h * Dv + i] += p[t - first] / sum * values_[own][t][h / group * Dv + i];
       }
     }
     return out;
   }
 
   const ModelConfig& c_;
+  std::vector<int> numbers_;  // of the file's layers
+  double n_tokens_ = 0;
   std::map<std::string, Row> weights_;
   std::vector<std::vector<Row>> keys_, values_;  // [layer][position][K D]: the list cache
 };
@@ -166,6 +202,108 @@ TEST(NaiveReference, HasTheHiddenStatesThatTheModelHandsOut) {
       }
     }
   }
+}
+
+std::vector<float> logits_of(Model& model, Stream& s, std::span<const TokenId> tokens,
+                             const OneSequenceOptions& options = {.kv_dtype = DType::kF32}, int64_t max_step = 0) {
+  OneSequence sequence(model, s, options);
+  std::vector<float> out;
+  sequence.append(
+      tokens,
+      [&out](int64_t, const TensorView& rows) {
+        out.insert(out.end(), rows.row_as<float>(0), rows.row_as<float>(0) + rows.n_elements());
+      },
+      max_step);
+  return out;
+}
+
+void expect_near(const std::vector<float>& got, NaiveLlama& naive, std::span<const TokenId> tokens) {
+  size_t at = 0;
+  for (const TokenId token : tokens) {
+    for (const double x : naive.step(token)) {
+      ASSERT_NEAR(got[at], x, 3e-4) << "logit " << at;
+      ++at;
+    }
+  }
+  EXPECT_EQ(at, got.size());
+}
+
+TEST(NaiveReference, HasTheLogitsOfLayersThatDifferInAllSizes) {
+  ThreadTeam team(2);
+  Stream s(team);
+  for (const bool with_norms : {false, true}) {
+    const testing::MixedOptions options = {.seed = 5, .with_norms = with_norms};
+    const auto file = testing::mixed_file(options);
+    const std::unique_ptr<Model> model = testing::mixed_model(s, options);
+    const std::vector<TokenId> tokens = testing::some_tokens(40, model->config().vocab_size);
+    NaiveLlama naive(*file, model->config());
+    expect_near(logits_of(*model, s, tokens), naive, tokens);
+    EXPECT_EQ(naive.cached(3), 0U) << "the second layer's";
+  }
+}
+
+TEST(MixedLayers, BitsDependOnNeitherStepsNorBlocksNorThreads) {
+  ThreadTeam one(1), three(3);
+  Stream s1(one), s3(three);
+  const testing::MixedOptions options = {.dtype = DType::kF16, .with_norms = true};
+  const std::unique_ptr<Model> model = testing::mixed_model(s1, options), other = testing::mixed_model(s3, options);
+  const std::vector<TokenId> tokens = testing::some_tokens(70, model->config().vocab_size);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const std::vector<float> whole = logits_of(*model, s1, tokens, {.kv_dtype = dtype});
+    for (const int32_t block_len : {8, 16, 32}) {
+      for (const int64_t step : {1, 7, 64}) {
+        const OneSequenceOptions cache = {.kv_dtype = dtype, .block_len = block_len, .backwards = true};
+        EXPECT_EQ(whole, logits_of(*other, s3, tokens, cache, step)) << block_len << " " << step;
+      }
+    }
+  }
+}
+
+// Steps that want no logits end in the last layer, here one without keys and values of its own.
+TEST(MixedLayers, StepsWithoutRowsKeepWhatLaterOnesRead) {
+  ThreadTeam team(1);
+  Stream s(team);
+  const std::unique_ptr<Model> model = testing::mixed_model(s);
+  const std::vector<TokenId> tokens = testing::some_tokens(30, model->config().vocab_size);
+  const std::vector<float> whole = logits_of(*model, s, tokens);
+  OneSequence sequence(*model, s, {.kv_dtype = DType::kF32});
+  sequence.append(std::span(tokens).first(29), {});
+  sequence.append(std::span(tokens).last(1), [&](int64_t, const TensorView& rows) {
+    const auto n = static_cast<size_t>(rows.n_elements());
+    EXPECT_EQ(0, std::memcmp(rows.data, whole.data() + whole.size() - n, n * sizeof(float)));
+  });
+}
+
+TEST(MixedLayers, TheCacheHasRoomForWhatEachLayerKeepsAndNoMore) {
+  ThreadTeam team(1);
+  Stream s(team);
+  const std::unique_ptr<Model> model = testing::mixed_model(s);
+  const OneSequence sequence(*model, s, {.kv_dtype = DType::kF16, .block_len = 16, .capacity = 64});
+  const std::vector<PagedKv>& kv = sequence.kv();
+  EXPECT_EQ(kv[3].blocks, kv[1].blocks);
+  EXPECT_EQ(kv[5].blocks, kv[0].blocks);
+  EXPECT_EQ(sequence.kv_bytes(), 64 + 64 * 2 * (2 * 32 + 1 * 64 + 3 * 16 + 4 * 48));
+  int64_t n_parameters = 0;
+  for (const TensorInfo& t : testing::mixed_file()->tensors()) n_parameters += t.view.n_elements();
+  EXPECT_EQ(model->config().n_parameters(), n_parameters);
+}
+
+TEST(MixedLayers, AnOwnerOfACacheIsLeftOutWithItsReadersAlone) {
+  ThreadTeam team(1);
+  Stream s(team);
+  const std::unique_ptr<Model> model = testing::mixed_model(s);
+  const ModelOptions limits = {.step_tokens = 64, .max_rows = 64};
+  const std::vector<int32_t> owner = {1}, before = {0, 2, 5};
+  const auto refused = model_without(*model, owner, limits, s);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("layer 3 reads the keys and values of layer 1"), std::string::npos);
+  const auto part = model_without(*model, before, limits, s);
+  ASSERT_TRUE(part.ok()) << part.error().message;
+  EXPECT_EQ((*part)->config().layers[1].kv_owner, 0);
+  const auto file = testing::mixed_file();
+  NaiveLlama naive(*file, (*part)->config(), {1, 3, 4});
+  const std::vector<TokenId> tokens = testing::some_tokens(20, model->config().vocab_size);
+  expect_near(logits_of(**part, s, tokens), naive, tokens);
 }
 
 }  // namespace

@@ -35,7 +35,9 @@ constexpr int64_t kC = 48, kF = 8 * kC / 3, kLayers = 2, kV = 96;
 
 std::shared_ptr<const ModelFile> notes_model() {
   ModelConfig c = testing::tiny_config({});
-  c.width = kC, c.head_len = 16, c.n_heads = c.n_kv_heads = kC / 16, c.ffn_len = kF, c.vocab_size = kV;
+  c.width = kC, c.vocab_size = kV;
+  for (LayerConfig& layer : c.layers) layer.n_heads = layer.n_kv_heads = kC / 16, layer.ffn_len = kF;
+  EXPECT_EQ(c.layers.front().key_len, 16);
   EXPECT_EQ(c.n_layers, kLayers);
   ModelFile::Parts parts;
   parts.metadata = testing::metadata_of(c);
@@ -124,7 +126,7 @@ TEST(OpWork, NamesTheUnitAndKeepsToTheWindow) {
   const auto visible = [](int64_t n) { return n <= 8 ? n * (n + 1) / 2 : 36 + (n - 8) * 8; };
   Counted counted;
   windowed.logits(testing::some_tokens(30, c.vocab_size), {});
-  EXPECT_EQ(counted.macs("paged_attention"), c.n_layers * 2 * c.q_len() * visible(30));
+  EXPECT_EQ(counted.macs("paged_attention"), c.n_layers * 2 * c.layers.front().q_len() * visible(30));
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ struct Pass {
   bool only_wanted_rows = false;  // rows are those whose logits are wanted; else all T
 
   int n_layers() const { return static_cast<int>(config.n_layers); }
+  const LayerConfig& layer(int l) const { return config.layers[static_cast<size_t>(l)]; }
   bool is_last(int layer) const { return layer + 1 == n_layers(); }
   void seen(std::string_view name, int layer, const TensorView& x) const {
     if (tap) tap(name, layer, x);

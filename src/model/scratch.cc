@@ -7,6 +7,13 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
+int64_t qkv_len(const LayerConfig& layer) { return layer.q_len() + layer.k_len() + layer.v_len(); }
+
+// The same rows, of `columns` each and one after the other, where the memory is for the widest.
+void reshape(TensorView& view, int64_t columns) {
+  if (view.rank == 2) view = TensorView(view.data, DType::kF32, {view.dim[0], columns});
+}
+
 }  // namespace
 
 TensorView ScratchLayout::take(int64_t rows, int64_t columns) {
@@ -33,27 +40,23 @@ void Scratch::lay_out(ScratchLayout& layout, const ModelConfig& c, int64_t T, in
   x = layout.take(T, c.width);
   h = layout.take(T, c.width);
   if (c.fused_qkv) {
-    qkv = layout.take(T, c.q_len() + 2 * c.kv_len());
-    q = qkv.columns(0, c.q_len());
-    k = qkv.columns(c.q_len(), c.kv_len());
-    v = qkv.columns(c.q_len() + c.kv_len(), c.kv_len());
+    qkv = layout.take(T, c.most(qkv_len));
   } else {
-    q = layout.take(T, c.q_len());
-    k = layout.take(T, c.kv_len());
-    v = layout.take(T, c.kv_len());
+    q = layout.take(T, c.most(&LayerConfig::q_len));
+    k = layout.take(T, c.most(&LayerConfig::k_len));
+    v = layout.take(T, c.most(&LayerConfig::v_len));
   }
-  attention = layout.take(T, c.q_len());
+  attention = layout.take(T, c.most(&LayerConfig::attention_len));
   out = layout.take(T, c.width);
+  const int64_t ffn_len = c.most(&LayerConfig::ffn_len);
   if (c.fused_gate_up) {
-    gate_up = layout.take(T, 2 * c.ffn_len);
-    gate = gate_up.columns(0, c.ffn_len);
-    up = gate_up.columns(c.ffn_len, c.ffn_len);
+    gate_up = layout.take(T, 2 * ffn_len);
   } else {
-    if (!c.is_encoder()) gate = layout.take(T, c.ffn_len);
-    up = layout.take(T, c.ffn_len);
+    if (!c.is_encoder()) gate = layout.take(T, ffn_len);
+    up = layout.take(T, ffn_len);
   }
   x_rows = layout.take(R, c.width);
-  attention_rows = layout.take(R, c.q_len());
+  attention_rows = layout.take(R, c.most(&LayerConfig::attention_len));
   cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
 }
@@ -79,6 +82,29 @@ void Scratch::cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows) {
   attention_rows = whole.attention_rows.first_rows(n_rows);
   cos_sin.resize(whole.cos_sin.size());  // allocates in the first step only: load reserves by a first cut
   for (size_t i = 0; i < cos_sin.size(); ++i) cos_sin[i] = whole.cos_sin[i].first_rows(n_tokens);
+}
+
+void Scratch::fit(const LayerConfig& layer) {
+  if (qkv.rank == 2) {
+    reshape(qkv, qkv_len(layer));
+    q = qkv.columns(0, layer.q_len());
+    k = qkv.columns(layer.q_len(), layer.k_len());
+    v = qkv.columns(layer.q_len() + layer.k_len(), layer.v_len());
+  } else {
+    reshape(q, layer.q_len());
+    reshape(k, layer.k_len());
+    reshape(v, layer.v_len());
+  }
+  reshape(attention, layer.attention_len());
+  reshape(attention_rows, layer.attention_len());
+  if (gate_up.rank == 2) {
+    reshape(gate_up, 2 * layer.ffn_len);
+    gate = gate_up.columns(0, layer.ffn_len);
+    up = gate_up.columns(layer.ffn_len, layer.ffn_len);
+  } else {
+    reshape(gate, layer.ffn_len);
+    reshape(up, layer.ffn_len);
+  }
 }
 
 void Scratch::go_on_with_rows(int64_t n_rows) {

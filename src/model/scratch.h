@@ -1,4 +1,5 @@
-// Scratch: every intermediate of a step by name, views into one allocation sized at load for the largest step.
+// Scratch: every intermediate of a step by name, views into one allocation sized at load for the largest step and, of
+// each intermediate, for the largest layer. Sizes below are those of the layer at hand (LayerConfig).
 // A block that needs more than these keeps a struct of views of its own, allocated the same way.
 #pragma once
 
@@ -38,21 +39,23 @@ Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<
 struct Scratch {
   TensorView x;                       // [T, C] the residual stream
   TensorView h;                       // [T, C] x after a norm
-  TensorView q, k, v;                 // [T, H D], [T, K D], [T, K D]; columns of qkv where the weights are fused
-  TensorView qkv;                     // [T, (H + 2 K) D]
-  TensorView attention;               // [T, H D]
+  TensorView q, k, v;                 // [T, H Dk], [T, K Dk], [T, K Dv]; columns of qkv where the weights are fused
+  TensorView qkv;                     // [T, H Dk + K Dk + K Dv]
+  TensorView attention;               // [T, H Dv]
   TensorView out;                     // [T, C] what attention or feed-forward adds to x
   TensorView gate, up;                // [T, F]; columns of gate_up where the weights are fused
   TensorView gate_up;                 // [T, 2 F]
-  TensorView x_rows, attention_rows;  // [R, C], [R, H D]: those of x and attention whose logits are wanted
+  TensorView x_rows, attention_rows;  // [R, C], [R, H Dv]: those of x and attention whose logits are wanted
   std::vector<TensorView> cos_sin;    // of each RoPE, [T, 2 n_pairs]
 
   static Result<Scratch> allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,
                                   const DeviceMemory& memory = cpu_memory());
   // Takes all of the above from a layout that others take from too.
   void lay_out(ScratchLayout& layout, const ModelConfig& config, int64_t step_tokens, int64_t max_rows);
-  // The same cut to a step of n_tokens and n_rows. Views only; for a step's own copy.
+  // The same cut to a step of n_tokens and n_rows. Views only; for a step's own copy. fit() comes before a layer's use.
   void cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows);
+  // From here on all are as wide as the layer's, rows one after the other. Views only.
+  void fit(const LayerConfig& layer);
   // From here on x and attention are x_rows and attention_rows, and all else has n_rows rows.
   void go_on_with_rows(int64_t n_rows);
 

@@ -57,6 +57,7 @@ EagleHead::Said EagleHead::run(const ForwardBatch& batch) {
          .tap = no_tap,
          .t = step_,
          .rows = {&batch, std::span(every_token_).first(static_cast<size_t>(batch.n_tokens))}};
+  begin_layer(p, 0);
   attention_block(p, weights_.attention, attention_input(p), 0);
   if (!keep_wanted_rows(p, 0)) return {};
   attention_output(p, weights_.attention, 0);

@@ -91,14 +91,17 @@ Result<bool> EagleHead::Loader::flag(const std::string& key, bool otherwise) con
   return file_.meta_bool("eagle_config." + key, outer);
 }
 
-// One layer of the target's shape; the target's configuration was checked when it was read.
+// One layer of the target's shape, of its last layer's sizes; the target's configuration was checked when it was read.
 Status EagleHead::Loader::read_mtp_config() {
   ModelConfig& layer = form_.layer;
   layer = target_.config();
   if (layer.shape != Shape::kLlama || layer.fused_qkv || layer.fused_gate_up || layer.ropes.empty())
     return unsupported(where() + "ibid runs no MTP layer of " + layer.architecture, "--spec");
   layer.n_layers = 1;
-  layer.layers = {LayerConfig{}};
+  LayerConfig last = layer.layers.back();
+  last.window = last.rope = 0;
+  last.kv_owner = kOwnCache;
+  layer.layers = {last};
   layer.ropes.resize(1);
   form_.state_is_normed = true;
   ASSIGN_OR_RETURN(form_.hidden_first, file_.meta_bool("mtp.hidden_first", false));
@@ -257,15 +260,16 @@ Status EagleHead::Loader::check_biases() const {
 
 Status EagleHead::Loader::check_shapes() {
   const ModelConfig& c = form_.layer;
+  const LayerConfig& layer = c.layers.front();
   const int64_t n_vocabulary = target_.config().vocab_size, read = is_third() ? 2 * c.width : c.width;
   TRY(check_matrix("fc", c.width, is_third() ? feature_len() : 2 * c.width));
-  TRY(check_matrix("layers.0.self_attn.q_proj", c.q_len(), read));
-  TRY(check_matrix("layers.0.self_attn.k_proj", c.kv_len(), read));
-  TRY(check_matrix("layers.0.self_attn.v_proj", c.kv_len(), read));
-  TRY(check_matrix("layers.0.self_attn.o_proj", c.width, c.q_len()));
-  TRY(check_matrix("layers.0.mlp.gate_proj", c.ffn_len, c.width));
-  TRY(check_matrix("layers.0.mlp.up_proj", c.ffn_len, c.width));
-  TRY(check_matrix("layers.0.mlp.down_proj", c.width, c.ffn_len));
+  TRY(check_matrix("layers.0.self_attn.q_proj", layer.q_len(), read));
+  TRY(check_matrix("layers.0.self_attn.k_proj", layer.k_len(), read));
+  TRY(check_matrix("layers.0.self_attn.v_proj", layer.v_len(), read));
+  TRY(check_matrix("layers.0.self_attn.o_proj", c.width, layer.attention_len()));
+  TRY(check_matrix("layers.0.mlp.gate_proj", layer.ffn_len, c.width));
+  TRY(check_matrix("layers.0.mlp.up_proj", layer.ffn_len, c.width));
+  TRY(check_matrix("layers.0.mlp.down_proj", c.width, layer.ffn_len));
   TRY(check_biases());
   const bool has_norms = is_third() || is_mtp(), has_head_norms = is_mtp() && c.qk_norm;
   TRY(check_vector("layers.0.post_attention_layernorm", true, c.width));
@@ -273,8 +277,8 @@ Status EagleHead::Loader::check_shapes() {
   TRY(check_vector("norm", has_norms, c.width));
   TRY(check_vector("layers.0.hidden_norm", has_norms, c.width));
   TRY(check_vector("embed_norm", is_mtp(), c.width));
-  TRY(check_vector("layers.0.self_attn.q_norm", has_head_norms, c.head_len));
-  TRY(check_vector("layers.0.self_attn.k_norm", has_head_norms, c.head_len));
+  TRY(check_vector("layers.0.self_attn.q_norm", has_head_norms, layer.key_len));
+  TRY(check_vector("layers.0.self_attn.k_norm", has_head_norms, layer.key_len));
   const bool is_targets_width = c.width == target_width();
   if (!is_third() && !is_targets_width)
     return invalid(where() + "there is no head of the model's width, " + std::to_string(target_width()));
@@ -289,10 +293,7 @@ void EagleHead::Loader::use_vocabulary() {
   form_.layer.logit_soft_cap = has("lm_head") ? 0.0F : target_.config().logit_soft_cap;
 }
 
-KvGeometry EagleHead::Loader::geometry() const {
-  const auto head_len = static_cast<int32_t>(form_.layer.head_len);
-  return {.n_kv_heads = static_cast<int32_t>(form_.layer.n_kv_heads), .key_len = head_len, .value_len = head_len};
-}
+KvGeometry EagleHead::Loader::geometry() const { return kv_geometry(form_.layer, 0); }
 
 Status EagleHead::Loader::find() {
   if (target_.vocabulary() == nullptr) return invalid("an encoder has no next token that a head could say", "--spec");

@@ -42,10 +42,10 @@ void EagleHead::Loader::lay_out(ScratchLayout& layout, const EagleSizes& sizes, 
 }
 
 size_t EagleHead::Loader::workspace_bytes(const EagleSizes& sizes) const {
-  const ModelConfig& c = form_.layer;
-  size_t bytes = ops::paged_attention_workspace_bytes(sizes.n_tokens, static_cast<int32_t>(c.n_heads),
-                                                      static_cast<int32_t>(c.head_len), sizes.context_len);
-  for (const int64_t n_inputs : {2 * c.width, feature_len(), c.q_len(), c.ffn_len})
+  const LayerConfig& layer = form_.layer.layers.front();
+  size_t bytes = ops::paged_attention_workspace_bytes(sizes.n_tokens, static_cast<int32_t>(layer.n_heads),
+                                                      static_cast<int32_t>(layer.value_len), sizes.context_len);
+  for (const int64_t n_inputs : {2 * form_.layer.width, feature_len(), layer.attention_len(), layer.ffn_len})
     bytes = std::max(bytes, ops::linear_workspace_bytes(sizes.n_tokens, n_inputs));
   return bytes;
 }

@@ -75,7 +75,7 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
         for (int64_t i = 0; i < x.row_len(); ++i) {
           int64_t from = i;
           if (permuted) {  // halves (j, j + n) lie at (2 j, 2 j + 1)
-            const int64_t D = config.head_len, j = i % D, n = D / 2;
+            const int64_t D = config.layers.front().key_len, j = i % D, n = D / 2;
             from = i - j + (j < n ? 2 * j : 2 * (j - n) + 1);
           }
           const double a = x.row_as<const float>(r)[from], b = want.row_as<const float>(r)[i];

@@ -4,6 +4,7 @@
 
 #include "model/testing/hand_made.h"
 #include "model/testing/loaded_model.h"
+#include "model/testing/mixed_layers.h"
 #include "property/schedules.h"
 
 namespace ibid {
@@ -27,11 +28,7 @@ std::vector<Request> requests() {
   return out;
 }
 
-TEST(KvOfEachLayer, AnswersAreTheRequestsOwnUnderAnySchedule) {
-  Matrices matrices;
-  ThreadTeam team(2);
-  Stream stream(team);
-  HandMade model(matrices, stream);
+void expect_own_answers(Model& model, Stream& stream) {
   testing::Totals totals;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     const testing::Digests expected = testing::alone(model, stream, nullptr, dtype, kSteps, requests());
@@ -46,6 +43,24 @@ TEST(KvOfEachLayer, AnswersAreTheRequestsOwnUnderAnySchedule) {
   EXPECT_GT(totals.cached_tokens, 0);
 }
 
+TEST(KvOfEachLayer, AnswersAreTheRequestsOwnUnderAnySchedule) {
+  Matrices matrices;
+  ThreadTeam team(2);
+  Stream stream(team);
+  HandMade model(matrices, stream);
+  expect_own_answers(model, stream);
+}
+
+// Layers that differ within the blocks that real models are made of (model/testing/mixed_layers.h).
+TEST(MixedLayers, AnswersAreTheRequestsOwnUnderAnySchedule) {
+  ThreadTeam team(2);
+  Stream stream(team);
+  const std::unique_ptr<Model> model =
+      testing::mixed_model(stream, {.dtype = DType::kF16, .with_norms = true, .context_len = kContext},
+                           {.step_tokens = kSteps, .max_rows = kSteps});
+  expect_own_answers(*model, stream);
+}
+
 TEST(KvOfEachLayer, TheEngineIsToldOfEachLayer) {
   Matrices matrices;
   ThreadTeam team(1);
@@ -56,10 +71,12 @@ TEST(KvOfEachLayer, TheEngineIsToldOfEachLayer) {
   for (size_t l = 0; l < kLayers; ++l) {
     EXPECT_EQ(pass.facts().layers[l].n_kv_heads, kGeometry[l].n_kv_heads);
     EXPECT_EQ(pass.facts().layers[l].key_len, kGeometry[l].key_len);
+    EXPECT_EQ(pass.facts().layers[l].value_len, kGeometry[l].value_len);
+    EXPECT_EQ(pass.facts().layers[l].kind, kGeometry[l].kind);
     EXPECT_EQ(pass.facts().layers[l].owner, kGeometry[l].owner);
   }
   EXPECT_EQ(pass.facts().window, 0) << "some layer reads all";
-  EXPECT_EQ(KvStore::block_bytes(pass.facts(), DType::kF16, 16), 2 * 2 * 16 * (1 * 16 + 2 * 24 + 3 * 8));
+  EXPECT_EQ(KvStore::block_bytes(pass.facts(), DType::kF16, 16), 2 * 16 * kElementsOfToken);
 }
 
 }  // namespace

@@ -51,19 +51,20 @@ int64_t rows_of(const ModelFile& file, std::string_view name) {
   return found != nullptr && found->view.rank == 2 ? found->view.dim[0] : 0;
 }
 
-// What both containers' numbers come to.
-Result<ModelConfig> completed(ModelConfig config) {
+// What both containers' numbers come to. `layer` has heads and feed-forward width.
+Result<ModelConfig> completed(ModelConfig config, LayerConfig layer) {
   config.shape = Shape::kBert;
   config.qkv_bias = config.attention_output_bias = true;
-  config.n_kv_heads = config.n_heads;
-  if (config.n_heads < 1 || config.width < 1 || config.width % config.n_heads != 0) {
+  layer.n_kv_heads = layer.n_heads;
+  layer.rope = kNoRope;
+  if (layer.n_heads < 1 || config.width < 1 || config.width % layer.n_heads != 0) {
     return invalid("the encoder's width " + std::to_string(config.width) + " is not a multiple of its " +
-                   std::to_string(config.n_heads) + " heads");
+                   std::to_string(layer.n_heads) + " heads");
   }
-  config.head_len = config.width / config.n_heads;
-  config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_len)));
+  layer.set_head_len(config.width / layer.n_heads);
+  layer.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.key_len)));
   if (config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
-  config.layers.assign(static_cast<size_t>(config.n_layers), {.rope = kNoRope});
+  config.layers.assign(static_cast<size_t>(config.n_layers), layer);
   return config;
 }
 
@@ -71,12 +72,13 @@ Result<ModelConfig> completed(ModelConfig config) {
 
 Result<ModelConfig> bert_from_gguf(const ModelFile& file) {
   ModelConfig config;
+  LayerConfig layer;
   ASSIGN_OR_RETURN(config.architecture, file.meta_string("general.architecture"));
   const std::string arch = config.architecture + ".";
   ASSIGN_OR_RETURN(config.n_layers, file.meta_int(arch + "block_count"));
   ASSIGN_OR_RETURN(config.width, file.meta_int(arch + "embedding_length"));
-  ASSIGN_OR_RETURN(config.ffn_len, file.meta_int(arch + "feed_forward_length"));
-  ASSIGN_OR_RETURN(config.n_heads, file.meta_int(arch + "attention.head_count"));
+  ASSIGN_OR_RETURN(layer.ffn_len, file.meta_int(arch + "feed_forward_length"));
+  ASSIGN_OR_RETURN(layer.n_heads, file.meta_int(arch + "attention.head_count"));
   ASSIGN_OR_RETURN(config.trained_context_len, file.meta_int(arch + "context_length"));
   ASSIGN_OR_RETURN(const double eps, file.meta_float(arch + "attention.layer_norm_epsilon"));
   config.norm_eps = static_cast<float>(eps);
@@ -87,16 +89,17 @@ Result<ModelConfig> bert_from_gguf(const ModelFile& file) {
   config.n_token_types = rows_of(file, "token_types.weight");
   config.n_labels = rows_of(file, "cls.output.weight");
   config.dense_head = config.n_labels > 0 && rows_of(file, "cls.weight") > 0;
-  return completed(std::move(config));
+  return completed(std::move(config), layer);
 }
 
 Result<ModelConfig> bert_from_folder(const ModelFile& file) {
   ModelConfig config;
+  LayerConfig layer;
   ASSIGN_OR_RETURN(config.architecture, file.meta_string("model_type"));
   ASSIGN_OR_RETURN(config.n_layers, file.meta_int("num_hidden_layers"));
   ASSIGN_OR_RETURN(config.width, file.meta_int("hidden_size"));
-  ASSIGN_OR_RETURN(config.ffn_len, file.meta_int("intermediate_size"));
-  ASSIGN_OR_RETURN(config.n_heads, file.meta_int("num_attention_heads"));
+  ASSIGN_OR_RETURN(layer.ffn_len, file.meta_int("intermediate_size"));
+  ASSIGN_OR_RETURN(layer.n_heads, file.meta_int("num_attention_heads"));
   ASSIGN_OR_RETURN(config.trained_context_len, file.meta_int("max_position_embeddings"));
   ASSIGN_OR_RETURN(config.vocab_size, file.meta_int("vocab_size"));
   ASSIGN_OR_RETURN(config.n_token_types, file.meta_int("type_vocab_size", 2));
@@ -114,7 +117,7 @@ Result<ModelConfig> bert_from_folder(const ModelFile& file) {
   config.n_labels = rows_of(file, "classifier.weight");
   config.dense_head = config.n_labels > 0;
   if (config.n_labels > 0) config.pooling = Pooling::kRank;
-  return completed(std::move(config));
+  return completed(std::move(config), layer);
 }
 
 }  // namespace arch

@@ -12,7 +12,7 @@
 
 namespace ibid::arch {
 
-// Fills sizes, norm, context, scale 1 / sqrt(D), one RoPE and layers that all use it, without windows.
+// Fills sizes of each layer, norm, context, scale 1 / sqrt(Dk), one RoPE that all layers use, no windows.
 Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
 // The same without what the vocabulary's tensors tell (vocab_size, tied_embedding), for a file that may have none.
 Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
@@ -30,10 +30,11 @@ struct FolderDefaults {
 Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const std::string& prefix,
                                        const FolderDefaults& defaults = {});
 
-// RoPE as GGUF describes it: `arch`.rope.*, rope_freqs.weight, rope_factors_{short,long}.weight.
+// RoPE as GGUF describes it, of heads as the first layer's: `arch`.rope.*, rope_freqs.weight,
+// rope_factors_{short,long}.weight.
 Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& config, bool interleaved);
-// RoPE as config.json describes it, in the old form (rope_theta, rope_scaling) or the new (rope_parameters).
-// `parameters` is the object's key, e.g. "rope_parameters" or "rope_parameters.full_attention".
+// RoPE as config.json describes it, of heads as the first layer's, in the old form (rope_theta, rope_scaling) or the
+// new (rope_parameters). `parameters` is the object's key, e.g. "rope_parameters" or "rope_parameters.full_attention".
 Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& config, const std::string& prefix,
                                     const std::string& parameters, double default_base);
 

@@ -16,6 +16,7 @@ Result<int64_t> number(const ModelFile& file, const std::string& key, int64_t ot
 Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const std::string& prefix,
                                        const FolderDefaults& defaults) {
   ModelConfig config;
+  LayerConfig layer;  // they are all alike
   config.shape = shape;
   ASSIGN_OR_RETURN(config.architecture,
                    file.meta_string(file.has_meta("model_type") ? "model_type" : prefix + "model_type"));
@@ -35,32 +36,34 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
   ASSIGN_OR_RETURN(config.n_mtp_layers, file.meta_int(mtp_key, 0));
   TRY(check_mtp_layers(config, mtp_key, kMostMtpLayers));
   ASSIGN_OR_RETURN(config.width, file.meta_int(prefix + "hidden_size"));
-  ASSIGN_OR_RETURN(config.ffn_len, file.meta_int(prefix + "intermediate_size"));
-  ASSIGN_OR_RETURN(config.n_heads, number(file, prefix + "num_attention_heads", defaults.n_heads));
-  const int64_t n_kv_heads = defaults.n_kv_heads != 0 ? defaults.n_kv_heads : config.n_heads;
-  ASSIGN_OR_RETURN(config.n_kv_heads, file.meta_int(prefix + "num_key_value_heads", n_kv_heads));
+  ASSIGN_OR_RETURN(layer.ffn_len, file.meta_int(prefix + "intermediate_size"));
+  ASSIGN_OR_RETURN(layer.n_heads, number(file, prefix + "num_attention_heads", defaults.n_heads));
+  const int64_t n_kv_heads = defaults.n_kv_heads != 0 ? defaults.n_kv_heads : layer.n_heads;
+  ASSIGN_OR_RETURN(layer.n_kv_heads, file.meta_int(prefix + "num_key_value_heads", n_kv_heads));
   ASSIGN_OR_RETURN(config.vocab_size, number(file, prefix + "vocab_size", defaults.vocab_size));
   ASSIGN_OR_RETURN(config.trained_context_len,
                    number(file, prefix + "max_position_embeddings", defaults.trained_context_len));
   ASSIGN_OR_RETURN(double eps, defaults.norm_eps != 0 ? file.meta_float(prefix + "rms_norm_eps", defaults.norm_eps)
                                                       : file.meta_float(prefix + "rms_norm_eps"));
   config.norm_eps = static_cast<float>(eps);
-  if (config.n_heads < 1) return invalid("the model has no query heads", prefix + "num_attention_heads");
+  if (layer.n_heads < 1) return invalid("the model has no query heads", prefix + "num_attention_heads");
   int64_t head_len = defaults.head_len;
   if (head_len == 0 && !file.has_meta(prefix + "head_dim")) {
-    if (config.width % config.n_heads != 0) {
+    if (config.width % layer.n_heads != 0) {
       return invalid("the model's width " + std::to_string(config.width) + " is not a multiple of its " +
-                         std::to_string(config.n_heads) + " heads and it gives no head_dim",
+                         std::to_string(layer.n_heads) + " heads and it gives no head_dim",
                      prefix + "head_dim");
     }
-    head_len = config.width / config.n_heads;
+    head_len = config.width / layer.n_heads;
   }
-  ASSIGN_OR_RETURN(config.head_len, file.meta_int(prefix + "head_dim", head_len));
+  ASSIGN_OR_RETURN(head_len, file.meta_int(prefix + "head_dim", head_len));
+  layer.set_head_len(head_len);
   ASSIGN_OR_RETURN(bool tied, file.meta_bool("tie_word_embeddings", defaults.tied_embedding));
   ASSIGN_OR_RETURN(config.tied_embedding, file.meta_bool(prefix + "tie_word_embeddings", tied));
-  if (config.head_len < 1 || config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
-  config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_len)));
-  config.layers.resize(static_cast<size_t>(config.n_layers));
+  if (config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
+  layer.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.key_len)));
+  config.layers.assign(static_cast<size_t>(config.n_layers), layer);
+  if (layer.key_len < 1) TRY(validate(config));
   return config;
 }
 

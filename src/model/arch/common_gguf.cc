@@ -7,15 +7,39 @@
 namespace ibid::arch {
 namespace {
 
-// Some files give heads and widths for each layer; we run those whose layers are alike.
-Result<int64_t> same_in_all_layers(const ModelFile& file, const std::string& key) {
-  ASSIGN_OR_RETURN(std::vector<int64_t> values, file.meta_ints(key));
-  if (values.empty()) return invalid("key " + in_quotes(key) + " is an empty array; one number would do", key);
-  for (int64_t v : values) {
-    if (v != values.front())
-      return unsupported("key " + in_quotes(key) + " differs between layers; ibid wants one value", key);
+// Sets a size of each layer to the key's number, or to each layer's where the key has one for each of `n_blocks`, the
+// layers and what comes after them.
+Status read_for_layers(const ModelFile& file, const std::string& key, int64_t n_blocks, ModelConfig& config,
+                       int64_t LayerConfig::*size) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> values, file.meta_ints(key));
+  if (values.size() != 1 && static_cast<int64_t>(values.size()) != n_blocks) {
+    return invalid("key " + in_quotes(key) + " has " + std::to_string(values.size()) + " numbers for " +
+                       std::to_string(n_blocks) + " layers; one, or one for each, would do",
+                   key);
   }
-  return values.front();
+  for (size_t l = 0; l < config.layers.size(); ++l) config.layers[l].*size = values[values.size() == 1 ? 0 : l];
+  return {};
+}
+
+// Heads as the file gives them, or as wide as the model together.
+Status read_head_lens(const ModelFile& file, const std::string& arch, ModelConfig& config) {
+  const std::string key_len = arch + "attention.key_length", value_len = arch + "attention.value_length";
+  for (LayerConfig& layer : config.layers) {
+    if (layer.n_heads < 1) return invalid("the model has no query heads", arch + "attention.head_count");
+    if (!file.has_meta(key_len) && config.width % layer.n_heads != 0) {
+      return invalid("the model's width " + std::to_string(config.width) + " is not a multiple of its " +
+                         std::to_string(layer.n_heads) + " heads and it gives no head size",
+                     key_len);
+    }
+    ASSIGN_OR_RETURN(layer.key_len, file.meta_int(key_len, config.width / layer.n_heads));
+    ASSIGN_OR_RETURN(layer.value_len, file.meta_int(value_len, layer.key_len));
+    if (layer.key_len < 1) {
+      return invalid("the model's head size is " + std::to_string(layer.key_len) + "; a multiple of 8 would do",
+                     key_len);
+    }
+    layer.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.key_len)));
+  }
+  return {};
 }
 
 }  // namespace
@@ -49,36 +73,22 @@ Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool in
   ASSIGN_OR_RETURN(config.n_mtp_layers, file.meta_int(arch + "nextn_predict_layers", 0));
   const int64_t most = std::clamp<int64_t>(config.n_layers, 1, kMostMtpLayers + 1) - 1;
   TRY(check_mtp_layers(config, arch + "nextn_predict_layers", most));
+  const int64_t n_blocks = config.n_layers;
   config.n_layers -= config.n_mtp_layers;  // the last ones of them
+  if (config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
+  config.layers.resize(static_cast<size_t>(config.n_layers));
   ASSIGN_OR_RETURN(config.width, file.meta_int(arch + "embedding_length"));
-  ASSIGN_OR_RETURN(config.ffn_len, same_in_all_layers(file, arch + "feed_forward_length"));
-  ASSIGN_OR_RETURN(config.n_heads, same_in_all_layers(file, arch + "attention.head_count"));
-  config.n_kv_heads = config.n_heads;
-  if (file.has_meta(arch + "attention.head_count_kv")) {
-    ASSIGN_OR_RETURN(config.n_kv_heads, same_in_all_layers(file, arch + "attention.head_count_kv"));
-  }
+  const std::string heads = arch + "attention.head_count", kv_heads = arch + "attention.head_count_kv";
+  TRY(read_for_layers(file, arch + "feed_forward_length", n_blocks, config, &LayerConfig::ffn_len));
+  TRY(read_for_layers(file, heads, n_blocks, config, &LayerConfig::n_heads));
+  TRY(read_for_layers(file, file.has_meta(kv_heads) ? kv_heads : heads, n_blocks, config, &LayerConfig::n_kv_heads));
   ASSIGN_OR_RETURN(config.trained_context_len, file.meta_int(arch + "context_length"));
   ASSIGN_OR_RETURN(double eps, file.meta_float(arch + "attention.layer_norm_rms_epsilon"));
   config.norm_eps = static_cast<float>(eps);
-  if (config.n_heads < 1) return invalid("the model has no query heads", arch + "attention.head_count");
-  if (!file.has_meta(arch + "attention.key_length") && config.width % config.n_heads != 0) {
-    return invalid("the model's width " + std::to_string(config.width) + " is not a multiple of its " +
-                       std::to_string(config.n_heads) + " heads and it gives no head size",
-                   arch + "attention.key_length");
-  }
-  ASSIGN_OR_RETURN(config.head_len, file.meta_int(arch + "attention.key_length", config.width / config.n_heads));
-  ASSIGN_OR_RETURN(int64_t value_len, file.meta_int(arch + "attention.value_length", config.head_len));
-  if (value_len != config.head_len) {
-    return unsupported("the model's keys and values have different sizes (" + std::to_string(config.head_len) +
-                           " and " + std::to_string(value_len) + "), which ibid does not run yet",
-                       arch + "attention.value_length");
-  }
+  TRY(read_head_lens(file, arch, config));
   config.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;
-  if (config.head_len < 1 || config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
-  config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_len)));
   ASSIGN_OR_RETURN(RopeConfig rope, rope_from_gguf(file, config, interleaved));
   config.ropes.push_back(std::move(rope));
-  config.layers.resize(static_cast<size_t>(config.n_layers));
   return config;
 }
 

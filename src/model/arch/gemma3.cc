@@ -80,10 +80,13 @@ Result<ModelConfig> gemma3_from_gguf(const ModelFile& file) {
   }
   // The 27B model divides by its width per head instead of its head size; newer files say so.
   if (config.n_layers == 62) {
-    config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.width) / static_cast<float>(config.n_heads));
+    for (LayerConfig& layer : config.layers)
+      layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.width) / static_cast<float>(layer.n_heads));
   }
-  ASSIGN_OR_RETURN(double scale, file.meta_float("gemma3.attention.scale", config.attention_scale));
-  config.attention_scale = static_cast<float>(scale);
+  for (LayerConfig& layer : config.layers) {
+    ASSIGN_OR_RETURN(double scale, file.meta_float("gemma3.attention.scale", layer.attention_scale));
+    layer.attention_scale = static_cast<float>(scale);
+  }
   ASSIGN_OR_RETURN(double scores, file.meta_float("gemma3.attn_logit_softcapping", 0.0));
   ASSIGN_OR_RETURN(double logits, file.meta_float("gemma3.final_logit_softcapping", 0.0));
   config.attention_soft_cap = static_cast<float>(scores);
@@ -110,7 +113,7 @@ Result<ModelConfig> gemma3_from_folder(const ModelFile& file) {
   ASSIGN_OR_RETURN(RopeConfig global, rope_from_folder(file, config, prefix, parameters + ".full_attention", 1e6));
   config.ropes.push_back(std::move(global));
   RopeConfig local;
-  local.n_pairs = static_cast<int>(config.head_len / 2);
+  local.n_pairs = static_cast<int>(config.layers.front().key_len / 2);
   ASSIGN_OR_RETURN(double old_base, file.meta_float(prefix + "rope_local_base_freq", 10000.0));
   ASSIGN_OR_RETURN(local.base, file.meta_float(parameters + ".sliding_attention.rope_theta", old_base));
   TRY(must_be(file, parameters + ".sliding_attention.rope_type", "default"));
@@ -123,7 +126,7 @@ Result<ModelConfig> gemma3_from_folder(const ModelFile& file) {
   TRY(windows_from_layer_types(file, prefix, window, config));
   ASSIGN_OR_RETURN(double scalar, file.meta_float(prefix + "query_pre_attn_scalar", 256.0));
   if (!(scalar > 0)) return invalid("query_pre_attn_scalar is not positive", prefix + "query_pre_attn_scalar");
-  config.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  for (LayerConfig& layer : config.layers) layer.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
   ASSIGN_OR_RETURN(double scores, file.meta_float(prefix + "attn_logit_softcapping", 0.0));
   ASSIGN_OR_RETURN(double logits, file.meta_float(prefix + "final_logit_softcapping", 0.0));
   config.attention_soft_cap = static_cast<float>(scores);

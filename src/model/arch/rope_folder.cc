@@ -46,7 +46,7 @@ Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& co
   ASSIGN_OR_RETURN(double part, file.meta_float(parameters + ".partial_rotary_factor", outer_part));
   if (!(part > 0 && part <= 1)) return invalid("partial_rotary_factor is not between 0 and 1", from);
   // An absurd size is refused by validate(), which comes later.
-  const auto head_len = static_cast<double>(std::clamp<int64_t>(config.head_len, 0, 1 << 20));
+  const auto head_len = static_cast<double>(std::clamp<int64_t>(config.layers.front().key_len, 0, 1 << 20));
   rope.n_pairs = static_cast<int>(static_cast<int64_t>(head_len * part) / 2);
 
   ASSIGN_OR_RETURN(std::string old_name, file.meta_string(from + "type", "default"));

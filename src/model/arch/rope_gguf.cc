@@ -88,12 +88,13 @@ Status read_longrope(const ModelFile& file, const std::string& keys, double atte
 
 Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& config, bool interleaved) {
   const std::string keys = config.architecture + ".rope.", scaling_keys = keys + "scaling.";
+  const int64_t key_len = config.layers.front().key_len;
   RopeConfig rope;
   rope.interleaved = interleaved;
-  ASSIGN_OR_RETURN(int64_t n_rotated, file.meta_int(keys + "dimension_count", config.head_len));
-  if (n_rotated < 2 || n_rotated % 2 != 0 || n_rotated > config.head_len) {
-    return invalid("the model rotates " + std::to_string(n_rotated) + " of its heads' " +
-                       std::to_string(config.head_len) + " values; an even number from 2 to that would do",
+  ASSIGN_OR_RETURN(int64_t n_rotated, file.meta_int(keys + "dimension_count", key_len));
+  if (n_rotated < 2 || n_rotated % 2 != 0 || n_rotated > key_len) {
+    return invalid("the model rotates " + std::to_string(n_rotated) + " of its heads' " + std::to_string(key_len) +
+                       " values; an even number from 2 to that would do",
                    keys + "dimension_count");
   }
   rope.n_pairs = static_cast<int>(n_rotated / 2);

@@ -54,13 +54,23 @@ std::vector<float> interleave_rows(const std::vector<float>& rows, int64_t n_hea
   return out;
 }
 
+// One number where all layers are alike.
+MetaValue of_layers(const ModelConfig& c, int64_t LayerConfig::*size) {
+  std::vector<int64_t> values;
+  for (const LayerConfig& layer : c.layers) values.push_back(layer.*size);
+  for (const int64_t value : values) {
+    if (value != values.front()) return values;
+  }
+  return values.front();
+}
+
 Metadata metadata_of_encoder(const ModelConfig& c, const std::string& arch) {
   Metadata m;
   m["general.architecture"] = c.architecture;
   m[arch + "block_count"] = c.n_layers;
   m[arch + "embedding_length"] = c.width;
-  m[arch + "feed_forward_length"] = c.ffn_len;
-  m[arch + "attention.head_count"] = c.n_heads;
+  m[arch + "feed_forward_length"] = of_layers(c, &LayerConfig::ffn_len);
+  m[arch + "attention.head_count"] = of_layers(c, &LayerConfig::n_heads);
   m[arch + "attention.layer_norm_epsilon"] = static_cast<double>(c.norm_eps);
   m[arch + "attention.causal"] = false;
   m[arch + "context_length"] = c.trained_context_len;
@@ -95,8 +105,8 @@ std::vector<TensorSpec> tensors_of_encoder(const ModelConfig& c) {
     const std::string p = "blk." + std::to_string(l) + ".";
     for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) linear(p + name, c.width, c.width);
     norm(p + "attn_output_norm");
-    linear(p + "ffn_up", c.ffn_len, c.width);
-    linear(p + "ffn_down", c.width, c.ffn_len);
+    linear(p + "ffn_up", c.layers[static_cast<size_t>(l)].ffn_len, c.width);
+    linear(p + "ffn_down", c.width, c.layers[static_cast<size_t>(l)].ffn_len);
     norm(p + "layer_output_norm");
   }
   if (c.dense_head) linear("cls", c.width, c.width);
@@ -121,11 +131,11 @@ Metadata metadata_of(const ModelConfig& c) {
   m["general.architecture"] = name;
   m[arch + "block_count"] = c.n_layers;
   m[arch + "embedding_length"] = c.width;
-  m[arch + "feed_forward_length"] = c.ffn_len;
-  m[arch + "attention.head_count"] = c.n_heads;
-  m[arch + "attention.head_count_kv"] = c.n_kv_heads;
-  m[arch + "attention.key_length"] = c.head_len;
-  m[arch + "attention.value_length"] = c.head_len;
+  m[arch + "feed_forward_length"] = of_layers(c, &LayerConfig::ffn_len);
+  m[arch + "attention.head_count"] = of_layers(c, &LayerConfig::n_heads);
+  m[arch + "attention.head_count_kv"] = of_layers(c, &LayerConfig::n_kv_heads);
+  m[arch + "attention.key_length"] = c.layers.front().key_len;
+  m[arch + "attention.value_length"] = c.layers.front().value_len;
   m[arch + "attention.layer_norm_rms_epsilon"] = static_cast<double>(c.norm_eps);
   m[arch + "context_length"] = c.trained_context_len;
   m[arch + "vocab_size"] = c.vocab_size;
@@ -139,7 +149,7 @@ Metadata metadata_of(const ModelConfig& c) {
   if (window != 0) m[arch + "attention.sliding_window"] = window;
   if (c.shape == Shape::kGemma) {
     m[arch + "attention.sliding_window_pattern"] = slides;
-    m[arch + "attention.scale"] = static_cast<double>(c.attention_scale);
+    m[arch + "attention.scale"] = static_cast<double>(c.layers.front().attention_scale);
     if (c.attention_soft_cap != 0) m[arch + "attn_logit_softcapping"] = static_cast<double>(c.attention_soft_cap);
     if (c.logit_soft_cap != 0) m[arch + "final_logit_softcapping"] = static_cast<double>(c.logit_soft_cap);
   }
@@ -160,32 +170,34 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
   norm("output_norm.weight", c.width);
   for (int64_t l = 0; l < c.n_layers; ++l) {
     const std::string p = "blk." + std::to_string(l) + ".";
+    const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
+    const bool owns_cache = layer.kv_owner == kOwnCache;
     norm(p + "attn_norm.weight", c.width);
     norm(p + "ffn_norm.weight", c.width);
     if (c.fused_qkv) {
-      matrix(p + "attn_qkv.weight", c.q_len() + 2 * c.kv_len(), c.width);
+      matrix(p + "attn_qkv.weight", layer.q_len() + layer.k_len() + layer.v_len(), c.width);
     } else {
-      matrix(p + "attn_q.weight", c.q_len(), c.width);
-      matrix(p + "attn_k.weight", c.kv_len(), c.width);
-      matrix(p + "attn_v.weight", c.kv_len(), c.width);
+      matrix(p + "attn_q.weight", layer.q_len(), c.width);
+      if (owns_cache) matrix(p + "attn_k.weight", layer.k_len(), c.width);
+      if (owns_cache) matrix(p + "attn_v.weight", layer.v_len(), c.width);
     }
     if (c.qkv_bias) {
-      bias(p + "attn_q.bias", c.q_len());
-      bias(p + "attn_k.bias", c.kv_len());
-      bias(p + "attn_v.bias", c.kv_len());
+      bias(p + "attn_q.bias", layer.q_len());
+      if (owns_cache) bias(p + "attn_k.bias", layer.k_len());
+      if (owns_cache) bias(p + "attn_v.bias", layer.v_len());
     }
     if (c.qk_norm) {
-      norm(p + "attn_q_norm.weight", c.head_len);
-      norm(p + "attn_k_norm.weight", c.head_len);
+      norm(p + "attn_q_norm.weight", layer.key_len);
+      if (owns_cache) norm(p + "attn_k_norm.weight", layer.key_len);
     }
-    matrix(p + "attn_output.weight", c.width, c.q_len());
+    matrix(p + "attn_output.weight", c.width, layer.attention_len());
     if (c.fused_gate_up) {
-      matrix(p + "ffn_up.weight", 2 * c.ffn_len, c.width);
+      matrix(p + "ffn_up.weight", 2 * layer.ffn_len, c.width);
     } else {
-      matrix(p + "ffn_gate.weight", c.ffn_len, c.width);
-      matrix(p + "ffn_up.weight", c.ffn_len, c.width);
+      matrix(p + "ffn_gate.weight", layer.ffn_len, c.width);
+      matrix(p + "ffn_up.weight", layer.ffn_len, c.width);
     }
-    matrix(p + "ffn_down.weight", c.width, c.ffn_len);
+    matrix(p + "ffn_down.weight", c.width, layer.ffn_len);
     if (c.shape == Shape::kGemma) {
       norm(p + "post_attention_norm.weight", c.width);
       norm(p + "post_ffw_norm.weight", c.width);
@@ -251,7 +263,8 @@ Result<ModelFile> as_gguf(const ModelFile& folder) {
     const bool is_q = pattern.find("attn_q.") != std::string::npos, is_k = pattern.find("attn_k.") != std::string::npos;
     if (interleaved && (is_q || is_k)) {
       const int64_t columns = spec.dims.size() == 2 ? spec.dims[1] : 1;
-      values = interleave_rows(values, is_q ? config.n_heads : config.n_kv_heads, config.head_len, columns);
+      const LayerConfig& of = config.layers[static_cast<size_t>(layer)];
+      values = interleave_rows(values, is_q ? of.n_heads : of.n_kv_heads, of.key_len, columns);
     }
     add(spec.name, values, spec.dims);
   }

@@ -1,6 +1,6 @@
-// A model whose layers keep different things: other numbers of heads, other lengths, a window, and one that reads an
-// earlier layer's keys and values. No architecture that runs here has such layers, so this one is made by hand, and the
-// cache, the engine and the passes are tried with it.
+// A model whose layers keep different things: other numbers of heads, other lengths of keys and of values, a window,
+// one that reads an earlier layer's keys and values, latent rows, and one that keeps nothing. No architecture that runs
+// here has such layers, so this one is made by hand, and the cache, the engine and the passes are tried with it.
 #pragma once
 
 #include <cmath>
@@ -15,16 +15,25 @@
 
 namespace ibid::testing::hand_made {
 
-inline constexpr int kWidth = 48, kVocab = 40, kLayers = 4, kPairs = 4, kContext = 160, kSteps = 64;
-inline constexpr int kQueryHeads[kLayers] = {4, 2, 3, 6};
+inline constexpr int kWidth = 48, kVocab = 40, kLayers = 6, kPairs = 4, kContext = 160, kSteps = 64;
+inline constexpr int kQueryHeads[kLayers] = {4, 2, 3, 6, 5, 0};
 inline const KvGeometry kGeometry[kLayers] = {
     {.n_kv_heads = 1, .key_len = 16, .value_len = 16},
-    {.n_kv_heads = 2, .key_len = 24, .value_len = 24},
+    {.n_kv_heads = 2, .key_len = 24, .value_len = 16},
     {.n_kv_heads = 3, .key_len = 8, .value_len = 8, .window = 5},
-    {.n_kv_heads = 2, .key_len = 24, .value_len = 24, .owner = 1},
+    {.n_kv_heads = 2, .key_len = 24, .value_len = 16, .owner = 1},
+    {.kind = KvKind::kLatent, .n_kv_heads = 1, .key_len = 24, .value_len = 16},
+    {.kind = KvKind::kNothing},
 };
+inline constexpr int kElementsOfToken = 1 * (16 + 16) + 2 * (24 + 16) + 3 * (8 + 8) + 24;  // that the cache keeps
+inline bool attends(int layer) { return kGeometry[layer].kind != KvKind::kNothing; }
+inline bool has_values(int layer) { return kGeometry[layer].kind == KvKind::kHeads; }
 inline int q_len(int layer) { return kQueryHeads[layer] * kGeometry[layer].key_len; }
-inline int kv_len(int layer) { return kGeometry[layer].n_kv_heads * kGeometry[layer].key_len; }
+inline int k_len(int layer) { return kGeometry[layer].n_kv_heads * kGeometry[layer].key_len; }
+inline int v_len(int layer) { return kGeometry[layer].n_kv_heads * kGeometry[layer].value_len; }
+inline int attention_len(int layer) {
+  return attends(layer) ? kQueryHeads[layer] * kGeometry[layer].value_len : kWidth;
+}
 inline float scale_of(int layer) { return 1.0f / std::sqrt(static_cast<float>(kGeometry[layer].key_len)); }
 
 struct Matrix {
@@ -44,23 +53,27 @@ struct Matrices {
   Matrices() {
     for (int l = 0; l < kLayers; ++l) {
       q.emplace_back(q_len(l), kWidth, random);
-      k.emplace_back(kv_len(l), kWidth, random);
-      v.emplace_back(kv_len(l), kWidth, random);
-      o.emplace_back(kWidth, q_len(l), random);
+      k.emplace_back(k_len(l), kWidth, random);
+      v.emplace_back(has_values(l) ? v_len(l) : 0, kWidth, random);
+      o.emplace_back(kWidth, attention_len(l), random);
     }
   }
 };
 
-// x += o * attention(turned q, turned k, v) for each layer; logits = embedding * x.
+// x += o * attention(turned q, turned k, v) for each layer, where a latent row is the turned k and begins with v, and
+// of a layer that keeps nothing x += o * x; logits = embedding * x.
 class HandMade final : public Model {
  public:
   HandMade(Matrices& m, Stream& s) : Model(parts()) {
     embedding_ = prepare_weight(s, m.embedding.view());
     for (size_t l = 0; l < kLayers; ++l) {
-      q_.push_back(prepare_weight(s, m.q[l].view()));
-      k_.push_back(prepare_weight(s, m.k[l].view()));
-      v_.push_back(prepare_weight(s, m.v[l].view()));
-      o_.push_back(prepare_weight(s, m.o[l].view()));
+      const auto prepared = [&s](Matrix& matrix) {
+        return matrix.n_outputs > 0 ? prepare_weight(s, matrix.view()) : Weight{};
+      };
+      q_.push_back(prepared(m.q[l]));
+      k_.push_back(prepared(m.k[l]));
+      v_.push_back(prepared(m.v[l]));
+      o_.push_back(prepared(m.o[l]));
     }
     CHECK(s.reserve_workspace(ops::paged_attention_workspace_bytes(kSteps, 6, 24, kContext)).ok());
   }
@@ -84,10 +97,30 @@ class HandMade final : public Model {
                       std::initializer_list<const Weight*> weights) {
     ops::linear(s, {out.begin(), out.size()}, x, {weights.begin(), weights.size()});
   }
+  void attend(Pass& p, int l, const TensorView& x, const TensorView& angles, const TensorView& attention) {
+    Stream& s = p.s;
+    const auto i = static_cast<size_t>(l);
+    const KvGeometry& g = kGeometry[l];
+    const int64_t T = x.dim[0];
+    const TensorView q = cut(q_memory_, T, q_len(l));
+    product(s, {q}, x, {&q_[i]});
+    ops::rope(s, q, g.key_len, rope_tables_[0].op(), angles);
+    if (g.owner == kOwnCache) {
+      const TensorView k = cut(k_memory_, T, k_len(l)), v = cut(v_memory_, T, v_len(l));
+      product(s, {k}, x, {&k_[i]});
+      ops::rope(s, k, g.key_len, rope_tables_[0].op(), angles);
+      if (g.kind == KvKind::kLatent) {
+        ops::store_latent(s, p.kv[i], k, p.batch);
+      } else {
+        product(s, {v}, x, {&v_[i]});
+        ops::store_kv(s, p.kv[i], k, v, p.batch);
+      }
+    }
+    ops::paged_attention(s, attention, q, p.kv[i], p.batch, {.scale = scale_of(l), .window = g.window});
+  }
   void run(Pass& p) override {
     Stream& s = p.s;
     const ForwardBatch& b = p.batch;
-    const std::span<const PagedKv> kv = p.kv;
     const TensorView& logits = p.logits;
     const int64_t T = b.n_tokens;
     const TensorView x = cut(x_memory_, T, kWidth), out = cut(out_memory_, T, kWidth);
@@ -96,18 +129,13 @@ class HandMade final : public Model {
     ops::rope_angles(s, angles, rope_tables_[0].op(), {b.positions, static_cast<size_t>(T)});
     for (int l = 0; l < kLayers; ++l) {
       const auto i = static_cast<size_t>(l);
-      const int D = kGeometry[l].key_len;
-      const TensorView q = cut(q_memory_, T, q_len(l)), attention = cut(attention_, T, q_len(l));
-      product(s, {q}, x, {&q_[i]});
-      ops::rope(s, q, D, rope_tables_[0].op(), angles);
-      if (kGeometry[l].owner == kOwnCache) {
-        const TensorView k = cut(k_memory_, T, kv_len(l)), v = cut(v_memory_, T, kv_len(l));
-        product(s, {k, v}, x, {&k_[i], &v_[i]});
-        ops::rope(s, k, D, rope_tables_[0].op(), angles);
-        ops::store_kv(s, kv[i], k, v, b);
+      const TensorView attention = cut(attention_, T, attention_len(l));
+      if (attends(l)) {
+        attend(p, l, x, angles, attention);
+        product(s, {out}, attention, {&o_[i]});
+      } else {
+        product(s, {out}, x, {&o_[i]});
       }
-      ops::paged_attention(s, attention, q, kv[i], b, {.scale = scale_of(l), .window = kGeometry[l].window});
-      product(s, {out}, attention, {&o_[i]});
       ops::add(s, x, out);
     }
     if (b.n_rows == 0) return;

@@ -152,16 +152,17 @@ RopeConfig tiny_rope(const TinyModelOptions& o, RopeScaling scaling, int n_pairs
 }
 
 // bert_rank has a head that scores pairs.
-ModelConfig tiny_encoder(ModelConfig c, bool has_head) {
+ModelConfig tiny_encoder(ModelConfig c, LayerConfig layer, bool has_head) {
   c.architecture = "bert";
   c.shape = Shape::kBert;
-  c.n_kv_heads = c.n_heads;
+  layer.n_kv_heads = layer.n_heads;
+  layer.rope = kNoRope;
   c.qkv_bias = c.attention_output_bias = true;
   c.n_token_types = 2;
   c.n_labels = has_head;
   c.dense_head = has_head;
   c.pooling = has_head ? Pooling::kRank : Pooling::kMean;
-  c.layers.assign(static_cast<size_t>(c.n_layers), {.rope = kNoRope});
+  c.layers.assign(static_cast<size_t>(c.n_layers), layer);
   return c;
 }
 
@@ -174,36 +175,37 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   const std::string_view a = o.architecture;
   const bool wide = traits(o.dtype).block_len == 256;
   ModelConfig c;
+  LayerConfig layer;
   c.architecture = a;
   c.shape = a == "gemma3" ? Shape::kGemma : Shape::kLlama;
   c.n_layers = o.n_layers != 0 ? o.n_layers : a == "smollm3" || a == "gemma3" ? 4 : 2;
   c.width = wide ? 256 : 96;
-  c.ffn_len = wide ? 256 : 160;
-  c.n_heads = wide ? 8 : 6;
-  c.n_kv_heads = 2;
-  c.head_len = wide ? 32 : 16;
+  layer.ffn_len = wide ? 256 : 160;
+  layer.n_heads = wide ? 8 : 6;
+  layer.n_kv_heads = 2;
+  layer.set_head_len(wide ? 32 : 16);
   if (o.long_sums) {
-    c.n_heads = 32;
-    c.n_kv_heads = 8;
-    c.head_len = 64;
-    c.ffn_len = 2304;  // 9 blocks of 256
+    layer.n_heads = 32;
+    layer.n_kv_heads = 8;
+    layer.set_head_len(64);
+    layer.ffn_len = 2304;  // 9 blocks of 256
   }
   c.vocab_size = o.tokenizer ? std::max<int64_t>(o.vocab_size, 260) : o.vocab_size;
   c.trained_context_len = o.context_len;
   c.norm_eps = 0x1p-16f;
-  c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_len));
-  if (a.starts_with("bert")) return tiny_encoder(std::move(c), a == "bert_rank");
+  layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(layer.key_len));
+  if (a.starts_with("bert")) return tiny_encoder(std::move(c), layer, a == "bert_rank");
   c.qkv_bias = a == "qwen2";
   c.qk_norm = a == "qwen3" || a == "gemma3";
   c.fused_qkv = c.fused_gate_up = a == "phi3";
   c.tied_embedding = a == "qwen2" || a == "smollm3" || a == "gemma3";
-  c.layers.resize(static_cast<size_t>(c.n_layers));
-  const int n_pairs = static_cast<int>(c.head_len / 2);
+  c.layers.assign(static_cast<size_t>(c.n_layers), layer);
+  const int n_pairs = static_cast<int>(layer.key_len / 2);
   c.ropes.push_back(tiny_rope(o, a == "phi3" ? RopeScaling::kLongrope : o.scaling, n_pairs));
   for (size_t l = 0; l < c.layers.size(); ++l) {
     if (a == "mistral") c.layers[l].window = o.window;
     if (a == "smollm3" && l % 4 == 3) c.layers[l].rope = kNoRope;
-    if (a == "gemma3" && l % 3 != 2) c.layers[l] = {.window = o.window, .rope = 1};
+    if (a == "gemma3" && l % 3 != 2) c.layers[l].window = o.window, c.layers[l].rope = 1;
   }
   if (a == "gemma3") {
     c.ropes.push_back(c.ropes[0]);
@@ -214,8 +216,9 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   return c;
 }
 
-std::shared_ptr<const ModelFile> tiny_model_file(const TinyModelOptions& o) {
-  const ModelConfig config = tiny_config(o);
+std::shared_ptr<const ModelFile> tiny_model_file(const TinyModelOptions& o) { return tiny_file_of(tiny_config(o), o); }
+
+std::shared_ptr<const ModelFile> tiny_file_of(const ModelConfig& config, const TinyModelOptions& o) {
   ModelFile::Parts parts;
   parts.path = "tiny " + std::string(o.architecture);
   parts.metadata = metadata_of(config);

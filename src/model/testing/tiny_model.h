@@ -32,6 +32,8 @@ std::span<const DType> tiny_dtypes();
 
 ModelConfig tiny_config(const TinyModelOptions& options);
 std::shared_ptr<const ModelFile> tiny_model_file(const TinyModelOptions& options);
+// Of a configuration that was changed. Of the options its dtype, seed and tokenizer count.
+std::shared_ptr<const ModelFile> tiny_file_of(const ModelConfig& config, const TinyModelOptions& options);
 std::string tiny_gguf(const TinyModelOptions& options);
 
 }  // namespace ibid::testing
