@@ -79,5 +79,24 @@ TEST(KvOfEachLayer, TheEngineIsToldOfEachLayer) {
   EXPECT_EQ(KvStore::block_bytes(pass.facts(), DType::kF16, 16), 2 * 16 * kElementsOfToken);
 }
 
+// Blocks before the widest window may be released where every layer that keeps tokens has one.
+class HasWindowsAlone final : public HandMade {
+ public:
+  using HandMade::HandMade;
+  KvGeometry kv_geometry(int layer) const override {
+    KvGeometry geometry = kGeometry[layer];
+    if (attends(layer)) geometry.window = 4 + layer;
+    return geometry;
+  }
+};
+
+TEST(KvOfEachLayer, ALayerThatKeepsNothingHoldsNoBlocks) {
+  Matrices matrices;
+  ThreadTeam team(1);
+  Stream stream(team);
+  HasWindowsAlone model(matrices, stream);
+  EXPECT_EQ(ModelPass(model, stream, {}, "").facts().window, 4 + 4);
+}
+
 }  // namespace
 }  // namespace ibid

@@ -62,7 +62,7 @@ struct Matrices {
 
 // x += o * attention(turned q, turned k, v) for each layer, where a latent row is the turned k and begins with v, and
 // of a layer that keeps nothing x += o * x; logits = embedding * x.
-class HandMade final : public Model {
+class HandMade : public Model {
  public:
   HandMade(Matrices& m, Stream& s) : Model(parts()) {
     embedding_ = prepare_weight(s, m.embedding.view());
