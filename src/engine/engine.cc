@@ -32,6 +32,14 @@ constexpr double kFetchTurn = 0.002;
 // for no more. Sixteen conversations of 512 tokens.
 constexpr int32_t kBroughtPositions = 8192;
 
+CostTerms cost_terms(const ModelFacts& facts, const EngineOptions& options) {
+  CostTerms terms = {.n_experts = facts.n_experts, .n_experts_used = facts.n_experts_used};
+  if (facts.encoder) return terms;
+  const auto block_bytes = [&](DType dtype) { return KvStore::block_bytes(facts, dtype, options.block_len); };
+  terms.kv_bytes = static_cast<double>(block_bytes(options.kv_dtype)) / static_cast<double>(block_bytes(DType::kF16));
+  return terms;
+}
+
 // Where blocks outlive the process; null: nowhere. `given` is one that is open already.
 Result<std::unique_ptr<DurableStore>> store_of(std::unique_ptr<DurableStore> given, const EngineOptions& options,
                                                const Worker& worker) {
@@ -127,6 +135,7 @@ Engine::Engine(Parts parts)
               .block_len = options_.block_len,
               .prefix_cache = options_.prefix_cache,
               .hash = parts.hash}),
+      cost_(cost_terms(worker_->facts(), options_)),
       disk_(parts.store
                 ? std::make_unique<DiskTier>(cache_, *worker_, cost_, std::move(parts.store), options_.disk_bytes)
                 : nullptr),

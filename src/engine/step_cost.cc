@@ -9,7 +9,8 @@ namespace {
 // What each part costs beside a prompt token, where nothing is known: a step as much as a few tokens, an attention that
 // reads some hundred positions as much as a token's products. Dense models on CPUs were measured near it, and it is
 // gone after some ten steps.
-constexpr double kEstimate[] = {4, 1, 1, 1.0 / 1500, 1.0 / 500, 1.0 / 1500, 0.5, 0.1};
+constexpr double kStep = 4, kReadByPrompt = 1.0 / 1500, kReadByDecode = 1.0 / 500, kRow = 0.5, kNewPosition = 0.1;
+constexpr double kState = 0.5;            // some hundred KiB, read and written once a step
 constexpr double kEstimateWeight = 0.01;  // in steps
 constexpr double kKept = 0.98;            // of what is known, a step: some fifty steps are remembered
 constexpr int kSweeps = 12;
@@ -22,7 +23,28 @@ constexpr int64_t kEachErrors = 16;
 
 }  // namespace
 
-StepCost::Parts StepCost::parts_of(const StepLoad& w) {
+double distinct_experts(const CostTerms& terms, int64_t n_tokens) {
+  if (terms.n_experts == 0) return 0;
+  const double n = terms.n_experts, missed = 1 - terms.n_experts_used / n;
+  return n * (1 - std::pow(missed, static_cast<double>(n_tokens)));
+}
+
+// Weights are read once a step whether dense or of experts; of experts those that are touched, so that one costs its
+// part of what the weights of a token cost.
+StepCost::StepCost(const CostTerms& terms)
+    : terms_(terms),
+      estimate_{kStep,
+                1,
+                1,
+                kReadByPrompt * terms.kv_bytes,
+                kReadByDecode * terms.kv_bytes,
+                kReadByPrompt * terms.kv_bytes,
+                kRow,
+                kNewPosition,
+                kState,
+                kStep / std::max(1, terms.n_experts_used)} {}
+
+StepCost::Parts StepCost::parts_of(const StepLoad& w) const {
   const double n[] = {1,
                       static_cast<double>(w.n_prompt_tokens),
                       static_cast<double>(w.n_decode_tokens),
@@ -30,9 +52,11 @@ StepCost::Parts StepCost::parts_of(const StepLoad& w) {
                       static_cast<double>(w.decode_reads),
                       static_cast<double>(w.draft_reads),
                       static_cast<double>(w.n_rows),
-                      static_cast<double>(w.n_new_positions)};
+                      static_cast<double>(w.n_new_positions),
+                      terms_.has_state ? static_cast<double>(w.n_sequences) : 0,
+                      distinct_experts(terms_, int64_t{w.n_prompt_tokens} + w.n_decode_tokens)};
   Parts parts;
-  for (size_t i = 0; i < kParts; ++i) parts[i] = n[i] * kEstimate[i];
+  for (size_t i = 0; i < kParts; ++i) parts[i] = n[i] * estimate_[i];
   return parts;
 }
 
@@ -49,8 +73,8 @@ double StepCost::seconds(const StepLoad& load) const { return factor_ * without_
 double StepCost::of_drafts(const StepLoad& without, const StepLoad& with) const {
   const double more = seconds(with) - seconds(without);
   if (knows_draft_reads_) return more;
-  const double each = kEstimate[kDraftReads] * costs_[kDraftReads];
-  const double shared = kSharedRead * kEstimate[kDecodeReads] * costs_[kDecodeReads];
+  const double each = estimate_[kDraftReads] * costs_[kDraftReads];
+  const double shared = kSharedRead * estimate_[kDecodeReads] * costs_[kDecodeReads];
   return more - factor_ * std::max(0.0, each - shared) * static_cast<double>(with.draft_reads - without.draft_reads);
 }
 

@@ -3,7 +3,8 @@
 //
 // A step's time is a sum of what it has to do (StepLoad), each part times a cost that is not negative: the step itself
 // (weights are read once), prompt tokens, decoded tokens, positions that their attention reads, and drafts' apart,
-// rows of logits, memory that is written for the first time. Costs are fitted by least squares of relative errors,
+// rows of logits, memory that is written for the first time; of a mixture of experts the experts whose weights are
+// read, and of a model with recurrent state the states. Costs are fitted by least squares of relative errors,
 // forgetting older steps, each kind of step (prompts alone, decodes alone, both) for itself: a night of decodes does
 // not make it forget what a prompt costs. A step that took far longer than it should have (a stalled machine) weighs by
 // the inverse square of its time, that is next to nothing. Until steps have told the parts apart, an estimate of their
@@ -23,8 +24,21 @@
 
 namespace ibid {
 
+// What of a model decides which parts its steps have.
+struct CostTerms {
+  int32_t n_experts = 0;  // of a layer, by whose router n_experts_used each token is sent; 0: it is dense
+  int32_t n_experts_used = 0;
+  bool has_state = false;  // each sequence of a step reads and writes a recurrent state
+  double kv_bytes = 1;     // what attention reads of a position, in those of a cache of F16
+};
+// How many experts of a layer n_tokens touch, were routers to choose without preference: E (1 - (1 - k/E)^T). A bound
+// from above, as routers have preferences; what is left is in the cost that is learned.
+double distinct_experts(const CostTerms& terms, int64_t n_tokens);
+
 class StepCost {
  public:
+  explicit StepCost(const CostTerms& terms = {});
+
   // False until a step has been seen: then nothing is predicted.
   bool is_known() const { return n_seen_ > 0; }
   double seconds(const StepLoad& load) const;
@@ -46,7 +60,7 @@ class StepCost {
   double error_p95() const { return error_p95_; }
 
  private:
-  static constexpr size_t kParts = 8;
+  static constexpr size_t kParts = 10;
   static constexpr size_t kKinds = 3;
   static constexpr size_t kWindow = 512;
   using Parts = std::array<double, kParts>;
@@ -54,12 +68,14 @@ class StepCost {
     std::array<Parts, kParts> products = {};
     Parts values = {};
   };
-  static Parts parts_of(const StepLoad& load);
+  Parts parts_of(const StepLoad& load) const;
   static size_t kind_of(const StepLoad& load);
   double without_factor(const Parts& parts) const;
   void fit();
   void note_error(double error);
 
+  CostTerms terms_;
+  Parts estimate_ = {};  // of the costs, beside a prompt token's
   std::array<Seen, kKinds> seen_ = {};
   Parts costs_ = {};  // seconds
   bool knows_draft_reads_ = false;

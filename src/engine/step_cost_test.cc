@@ -171,5 +171,45 @@ TEST(StepCost, SaysHowMuchOfAPromptFits) {
   EXPECT_LT(cost.n_within(limit, decodes, 1000, 500, 0), n) << "rows of logits cost something";
 }
 
+// A step of a mixture reads the weights of the experts that its tokens touch: two tokens read nearly twice as much as
+// one, two hundred little more than one hundred. No sum of the other parts is that curve.
+TEST(StepCost, KnowsTheExpertsThatAStepTouchesAndTheStatesOfItsSequences) {
+  const CostTerms terms = {.n_experts = 64, .n_experts_used = 4, .has_state = true};
+  EXPECT_EQ(distinct_experts(terms, 0), 0);
+  EXPECT_DOUBLE_EQ(distinct_experts(terms, 1), 4);
+  EXPECT_NEAR(distinct_experts(terms, 16), 64 * (1 - std::pow(60.0 / 64, 16)), 1e-9);
+  EXPECT_LT(distinct_experts(terms, 10000), 64.0001);
+  EXPECT_EQ(distinct_experts({}, 7), 0);
+  const auto takes = [&](const StepLoad& l) {
+    return truth(l) + 0.5e-3 * distinct_experts(terms, int64_t{l.n_prompt_tokens} + l.n_decode_tokens) +
+           0.3e-3 * l.n_sequences;
+  };
+  StepCost with(terms), without;
+  Random random;
+  for (int i = 0; i < 400; ++i) {
+    const StepLoad load = random.load();
+    with.observe(load, takes(load)), without.observe(load, takes(load));
+  }
+  double worst = 0, worst_without = 0;
+  for (int32_t n = 1; n <= 40; ++n) {
+    const StepLoad load = load_of(0, 0, n, 500);
+    worst = std::max(worst, std::abs(with.seconds(load) / takes(load) - 1));
+    worst_without = std::max(worst_without, std::abs(without.seconds(load) / takes(load) - 1));
+  }
+  EXPECT_LT(worst, 0.05);
+  EXPECT_GT(worst_without, 0.15);
+}
+
+// Before any step has told them apart, a cache of half the bytes is thought to be read in half the time.
+TEST(StepCost, ThinksACacheOfFewerBitsReadInLessTime) {
+  StepCost half({.kv_bytes = 0.5}), whole;
+  const StepLoad prompt = load_of(64, 0, 0, 0);
+  half.observe(prompt, 1e-2), whole.observe(prompt, 1e-2);
+  const auto of_reading = [&](const StepCost& cost) {
+    return (cost.seconds(load_of(0, 0, 1, 100000)) - cost.seconds(load_of(0, 0, 1, 0))) / cost.seconds({});
+  };
+  EXPECT_NEAR(of_reading(half) / of_reading(whole), 0.5, 0.05);
+}
+
 }  // namespace
 }  // namespace ibid

@@ -10,6 +10,7 @@ struct StepLoad {
   int32_t n_prompt_tokens = 0;  // of shares of several tokens: prompts, and what is computed again
   int32_t n_decode_tokens = 0;  // of shares of one token, and drafts
   int32_t n_rows = 0;           // of logits
+  int32_t n_sequences = 0;      // whose recurrent state, if the model has any, is read and written
   int64_t prompt_reads = 0;     // positions that their attention reads, summed over tokens
   int64_t decode_reads = 0;
   // Of drafts: what they read is read for their sequence's other rows anyway, so that it costs less. After a long
@@ -25,17 +26,20 @@ struct StepLoad {
     n_prompt_tokens += n_tokens;
     prompt_reads += n_tokens * n_before + int64_t{n_tokens} * (n_tokens + 1) / 2;
     n_rows += n_rows_of_it;
+    ++n_sequences;
   }
   void add_decode(int64_t n_before, int32_t n_tokens = 1) {
     n_decode_tokens += n_tokens;
     decode_reads += n_tokens * (n_before + 1);
     n_rows += n_tokens;
+    ++n_sequences;
   }
   // The work of another.
   void add(const StepLoad& other) {
     n_prompt_tokens += other.n_prompt_tokens;
     n_decode_tokens += other.n_decode_tokens;
     n_rows += other.n_rows;
+    n_sequences += other.n_sequences;
     prompt_reads += other.prompt_reads;
     decode_reads += other.decode_reads;
     draft_reads += other.draft_reads;

@@ -25,9 +25,11 @@ struct EncoderFacts {
 struct ModelFacts {
   std::vector<KvGeometry> layers;  // [L] what each keeps in the cache; of an encoder none
   std::optional<EncoderFacts> encoder;
-  int32_t vocab_size = 0;   // V
-  int32_t width = 0;        // C
-  int32_t window = 0;       // no layer reads further back than so many positions; 0: some layer reads all
+  int32_t vocab_size = 0;  // V
+  int32_t width = 0;       // C
+  int32_t window = 0;      // no layer reads further back than so many positions; 0: some layer reads all
+  int32_t n_experts = 0;   // of a layer's mixture, by whose router n_experts_used each token is sent; 0: it is dense
+  int32_t n_experts_used = 0;
   int32_t context_len = 0;  // positions that a sequence may have; fixed at load
   std::string digest;       // of the header and all weights
   std::string rope;         // all that positions depend on

@@ -155,6 +155,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"usage_without_drafts", "Speculation.AnEndInsideDraftsIsTheSameEnd"},
     {"service_is_saved_up", "Fairness.WhoWasAwayHasSavedNothingUp"},
     {"new_memory_is_free", "Pace.MemoryThatIsWrittenForTheFirstTimeIsForeseen"},
+    {"experts_are_read_for_nothing", "StepCost.KnowsTheExpertsThatAStepTouchesAndTheStatesOfItsSequences"},
     {"stalls_are_believed", "StepCost.AStalledStepTeachesNothing"},
     {"targets_that_cannot_be_kept_bind", "Targets.OneThatADecodeAloneDoesNotKeepBindsNobody"},
     {"targets_bind_other_tenants", "Targets.OfOneTenantKeepNoOtherOut"},

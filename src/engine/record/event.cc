@@ -51,17 +51,19 @@ void options_fields(Ar& ar, Options& o) {
     measured_steps.resize(n_measured);
   }
   for (auto& step : measured_steps) {
-    auto& [n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, draft_reads, n_new] = step.load;
-    ar(n_prompt_tokens, n_decode_tokens, n_rows, prompt_reads, decode_reads, draft_reads, n_new, step.seconds);
+    auto& [n_prompt_tokens, n_decode_tokens, n_rows, n_sequences, prompt_reads, decode_reads, draft_reads, n_new] =
+        step.load;
+    ar(n_prompt_tokens, n_decode_tokens, n_rows, n_sequences, prompt_reads, decode_reads, draft_reads, n_new,
+       step.seconds);
   }
 }
 
 template <typename Ar, typename HeadRef>
 void head_fields(Ar& ar, HeadRef& h) {
   auto& [version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
-         end_of_generation, options, n_blocks, n_host_blocks, disk] = h;
+         n_experts, n_experts_used, end_of_generation, options, n_blocks, n_host_blocks, disk] = h;
   ar(version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
-     end_of_generation);
+     n_experts, n_experts_used, end_of_generation);
   options_fields(ar, options);
   ar(n_blocks, n_host_blocks);
   auto& [layout, rope, image_bytes, opened_at, found] = disk;
@@ -313,13 +315,14 @@ bool is_plausible(const Head& h) {
   return has_kv && has_block && o.policy <= PolicyKind::kFirstCome && within(o.step_tokens, 1, 65536) &&
          within(o.max_sequences, 1, 4096) && within(o.max_waiting, 0, 1'000'000) && within(o.max_rows, 1, 65536) &&
          within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) && within(h.window, 0, 1 << 26) &&
-         within(h.n_blocks, 1, 1 << 22) && within(h.n_host_blocks, 0, 1 << 22) &&
-         within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 && o.host_copy_seconds >= 0 &&
-         o.host_copy_seconds < 1e6 &&
+         within(h.n_experts, 0, 65536) && within(h.n_experts_used, 0, h.n_experts) && within(h.n_blocks, 1, 1 << 22) &&
+         within(h.n_host_blocks, 0, 1 << 22) && within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 &&
+         o.max_itl < 1e6 && o.host_copy_seconds >= 0 && o.host_copy_seconds < 1e6 &&
          std::ranges::all_of(o.measured_steps,
                              [&](const MeasuredStep& m) {
                                return within(m.load.n_prompt_tokens, 0, 65536) &&
                                       within(m.load.n_decode_tokens, 0, 65536) && within(m.load.n_rows, 0, 65536) &&
+                                      within(m.load.n_sequences, 0, 65536) &&
                                       within(m.load.prompt_reads, 0, int64_t{1} << 50) &&
                                       within(m.load.decode_reads, 0, int64_t{1} << 50) &&
                                       within(m.load.draft_reads, 0, int64_t{1} << 50) && m.seconds > 0 &&

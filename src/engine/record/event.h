@@ -30,7 +30,7 @@ class Grammars;  // sample/grammar/grammars.h
 
 namespace record {
 
-inline constexpr std::string_view kMagic = "ibidrec\11";  // the last byte is the version
+inline constexpr std::string_view kMagic = "ibidrec\12";  // the last byte is the version
 inline constexpr size_t kFrameHead = 8;                   // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 
@@ -55,7 +55,7 @@ struct Head {
   bool is_redacted = false;
   bool has_text = false;
   double started = 0;  // seconds since 1970
-  int32_t vocab_size = 0, context_len = 0, window = 0;
+  int32_t vocab_size = 0, context_len = 0, window = 0, n_experts = 0, n_experts_used = 0;
   std::vector<TokenId> end_of_generation;
   EngineOptions options;  // as completed: kv_bytes is what it became
   int32_t n_blocks = 0, n_host_blocks = 0;

@@ -56,6 +56,8 @@ void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads
                        .vocab_size = facts.vocab_size,
                        .context_len = facts.context_len,
                        .window = facts.window,
+                       .n_experts = facts.n_experts,
+                       .n_experts_used = facts.n_experts_used,
                        .end_of_generation = facts.end_of_generation,
                        .options = engine.options(),
                        .n_blocks = engine.cache().pool().n_total(),

@@ -25,6 +25,8 @@ class NoModel final : public ForwardPass {
                .vocab_size = head.vocab_size,
                .width = 1,  // what is made of hidden states is made of something, in as many pieces
                .window = head.window,
+               .n_experts = head.n_experts,
+               .n_experts_used = head.n_experts_used,
                .context_len = head.context_len,
                .digest = head.options.model_digest,
                .rope = head.disk.image_bytes > 0 ? head.disk.rope : "none",
