@@ -51,9 +51,8 @@ void compute(Worker& worker, std::span<const TokenId> text, std::vector<uint16_t
                                 .block_table = blocks.data()};
     const StepOutput output = worker.wait(worker.launch({.batch = &batch, .wants_hidden = true}));
     for (int32_t i = 0; i < n_tokens; ++i) {
-      for (const TensorView& hidden : output.hidden) {
-        const float* values = hidden.row_as<const float>(i);
-        for (int64_t j = 0; j < hidden.row_len(); ++j) out.push_back(float_to_half(values[j]));
+      for (const HostRows& hidden : output.hidden) {
+        for (const float value : hidden.row(static_cast<size_t>(i))) out.push_back(float_to_half(value));
       }
     }
   }

@@ -216,7 +216,7 @@ bool DiskTier::import(Sequence& s, std::span<std::byte> payload) {
     cache_.transferred(copies_);
   }
   if (!has_block) return false;
-  worker_.kv().import_block(s.blocks[static_cast<size_t>(s.n_published)], payload);
+  worker_.import_block(s.blocks[static_cast<size_t>(s.n_published)], payload);
   s.n_computed += cache_.block_len();
   s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   return true;
@@ -308,7 +308,7 @@ bool DiskTier::write(const Sequence& s, int32_t i, const DurableKey& key, const 
   const std::span<std::byte> image = store_->image_to_write();
   if (!image.empty()) {
     begin_image(format_, image, key, parent, tokens_of(s, i));
-    worker_.kv().export_block(s.blocks[static_cast<size_t>(i)], payload_of(format_, image));
+    worker_.export_block(s.blocks[static_cast<size_t>(i)], payload_of(format_, image));
     if (store_->write(key, age, image)) return true;
   }
   index_.remove(key);

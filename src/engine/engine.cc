@@ -147,7 +147,7 @@ Engine::Engine(Parts parts)
                   .policy = options_.policy,
                   .reads_whole = worker_->facts().encoder.has_value()}),
       speculation_(worker_->facts(), options_, cache_, scheduler_),
-      runner_(*worker_, worker_->stream().team(), batch_limits(worker_->facts(), options_), parts.clock),
+      runner_(*worker_, worker_->stream().host(), batch_limits(worker_->facts(), options_), parts.clock),
       settler_(cache_, scheduler_, disk_.get(), parts.clock, worker_->facts()),
       live_(worker_->facts(), options_, std::move(parts.tokenizer), cache_.tree(), settler_, speculation_, parts.clock),
       notes_(parts.clock, options_.max_sequences),
@@ -231,7 +231,7 @@ const StepPlan& Engine::plan() {
 }
 
 StepResult& Engine::run(const StepPlan& plan) {
-  StepResult& result = runner_.run(plan, speculation_.wants());
+  StepResult& result = runner_.finish(plan, runner_.launch(plan, speculation_.wants()));
   notes_.ran(result);
   observer_->ran(plan, result);
   return result;
@@ -268,7 +268,7 @@ void Engine::bring_memory() {
   if (has_memory_to_take_) has_memory_to_take_ = worker_->take_next() || speculation_.take_next();
   if (n_brought_ == n_to_bring_) return;
   const BlockId block{n_brought_++};
-  if (scheduler_.new_blocks().write(block)) worker_->kv().bring(block);
+  if (scheduler_.new_blocks().write(block)) worker_->bring(block);
 }
 
 // All that comes from a disk comes in here.
@@ -294,6 +294,7 @@ void Engine::weigh_host_tier() {
 
 void Engine::speculate(std::unique_ptr<Proposer> proposer, int32_t max_drafts) {
   speculation_.use(std::move(proposer), max_drafts);
+  worker_->set_taps(speculation_.taps());
   has_memory_to_take_ = true;
 }
 

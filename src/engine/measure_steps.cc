@@ -72,7 +72,7 @@ std::vector<MeasuredStep> measure_steps(Worker& worker, const BatchLimits& limit
   Steps steps(worker, limits, n_blocks, clock);
   const double begin = clock.now();
   // Pages come in: of weights, and of keys that nobody has written.
-  for (int32_t i = 0; i < std::min(kMeasuredBlocks, n_blocks); ++i) worker.kv().bring(BlockId{i});
+  for (int32_t i = 0; i < std::min(kMeasuredBlocks, n_blocks); ++i) worker.bring(BlockId{i});
   if (steps.run(kFar).seconds <= 0) steps.run(kSizes.front());
   std::vector<MeasuredStep> out;
   for (const Size& size : kSizes) {

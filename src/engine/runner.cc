@@ -30,14 +30,6 @@ bool is_contrastive(const Share& share) {
   return share.sequence->group != nullptr && share.sequence->group->contrastive != nullptr;
 }
 
-std::span<const float> all_of(const TensorView& x) {
-  return {x.row_as<const float>(0), static_cast<size_t>(x.n_elements())};
-}
-
-std::span<const float> row_of(const TensorView& x, size_t row) {
-  return {x.row_as<const float>(static_cast<int64_t>(row)), static_cast<size_t>(x.row_len())};
-}
-
 // Why a beam's sequence ends with this token; kNone: it does not.
 FinishReason end_of(const Sequence& s, TokenId token, std::span<const TokenId> end_of_generation) {
   if (s.n_answered() + 1 < s.request->sampling.min_tokens) return FinishReason::kNone;
@@ -56,24 +48,28 @@ Runner::Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, cons
   result_.shares.reserve(static_cast<size_t>(limits.n_sequences));
 }
 
-StepResult& Runner::run(const StepPlan& plan, const StepWants& wants) {
-  wants_ = wants;
-  const double begin = clock_.now();
+StepTicket Runner::launch(const StepPlan& plan, const StepWants& wants) {
+  StepTicket ticket = {.wants = wants, .begun = clock_.now()};
   ForwardBatch batch;
   if (plan.n_tokens > 0) batch = builder_.build(plan);
   const auto wants_hidden = [](const Share& s) {
     return is_contrastive(s) || (s.sequence->pools() && !s.sequence->ranks());
   };
   const auto is_read = [](const Share& s) { return s.sequence->may_be_read(); };
-  const Inflight step = worker_.launch({.copies = plan.copies,
-                                        .batch = plan.n_tokens > 0 ? &batch : nullptr,
-                                        .wants_hidden = std::ranges::any_of(plan.shares, wants_hidden),
-                                        .wants_rows_hidden = wants.rows_hidden,
-                                        .taps = std::ranges::any_of(plan.shares, is_read) ? wants.taps : nullptr});
-  const StepOutput output = worker_.wait(step);
+  ticket.step = worker_.launch({.copies = plan.copies,
+                                .batch = plan.n_tokens > 0 ? &batch : nullptr,
+                                .wants_hidden = std::ranges::any_of(plan.shares, wants_hidden),
+                                .wants_rows_hidden = wants.rows_hidden,
+                                .wants_taps = wants.taps && std::ranges::any_of(plan.shares, is_read)});
+  return ticket;
+}
+
+StepResult& Runner::finish(const StepPlan& plan, const StepTicket& ticket) {
+  wants_ = ticket.wants;
+  const StepOutput output = worker_.wait(ticket.step);
   logits_ = output.logits;
   rows_hidden_ = output.rows_hidden;
-  hidden_ = output.hidden.empty() ? std::span<const float>() : all_of(output.hidden.front());
+  hidden_ = output.hidden.empty() ? std::span<const float>() : output.hidden.front().values;
   const double forwarded = clock_.now();
   list_tasks(plan);
   team_.parallel_for(static_cast<int64_t>(tasks_.size()), [&](int64_t task, int thread) {
@@ -87,7 +83,7 @@ StepResult& Runner::run(const StepPlan& plan, const StepWants& wants) {
   for (size_t i = 0; i < plan.shares.size(); ++i)
     if (is_told(*plan.shares[i].sequence)) told_->mark(plan, i, result_.shares[i]);
   move_accepted(plan);
-  result_.forward_seconds = forwarded - begin;
+  result_.forward_seconds = forwarded - ticket.begun;
   result_.sample_seconds = clock_.now() - forwarded;
   return result_;
 }
@@ -261,7 +257,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     }
     const TokenId token = drawn->chosen.token;
     result.drawn.push_back(*std::move(drawn));
-    if (rows_hidden_.rank > 0) result.drawn_after = row_of(rows_hidden_, at);
+    if (!rows_hidden_.empty()) result.drawn_after = rows_hidden_.row(at);
     if (matcher != nullptr) {
       const uint32_t next = matcher->after(s.choice, result.state.grammar, token);
       result.state.grammar = next;

@@ -64,17 +64,28 @@ struct StepResult {
 
 // What a step computes beside what its plan needs (ProposerExtras).
 struct StepWants {
-  bool rows_hidden = false;            // ShareResult::drawn_after
-  bool refused = false;                // ShareResult::refused
-  const HiddenStates* taps = nullptr;  // written in steps with sequences that may be read; null: none
+  bool rows_hidden = false;  // ShareResult::drawn_after
+  bool refused = false;      // ShareResult::refused
+  bool taps = false;         // Worker::set_taps(), in steps with sequences that may be read
+};
+
+// A step between its two halves.
+struct StepTicket {
+  Inflight step;
+  StepWants wants;
+  double begun = 0;  // on the clock
 };
 
 class Runner {
  public:
   // All outlive the runner. `team` draws: it is idle while it does.
   Runner(Worker& worker, ThreadTeam& team, const BatchLimits& limits, const Clock& clock);
-  // Valid until the next call. What `wants` points to lives as long as the call.
-  StepResult& run(const StepPlan& plan, const StepWants& wants = {});
+  // The first half: builds the batch and hands it to the worker. On a device it returns while that computes. The plan
+  // stays as it is until finish().
+  StepTicket launch(const StepPlan& plan, const StepWants& wants = {});
+  // The second half, of the step that was launched with this plan: waits for its rows, draws and verifies. Valid until
+  // the next call.
+  StepResult& finish(const StepPlan& plan, const StepTicket& ticket);
   // From now on tokens are told, as far as it tells them; outlives the runner. Their rows are not read.
   void draw_from(ToldDraws* told) { told_ = told; }
 
@@ -111,7 +122,7 @@ class Runner {
   std::span<const float> logits_;  // [R, V] of this step
   std::span<const float> hidden_;  // [T, C] of it, after the final norm; empty if nobody wants them
   StepWants wants_;                // of this step
-  TensorView rows_hidden_;         // [R, C] of it; rank 0: not wanted
+  HostRows rows_hidden_;           // [R, C] of it; empty: not wanted
   std::vector<Task> tasks_;
   std::vector<int32_t> from_, to_;  // slots of accepted drafts that move
   std::vector<Scratch> scratch_;    // one per thread

@@ -118,7 +118,8 @@ void Speculation::charge() {
 
 StepWants Speculation::wants() const {
   if (extras_ == nullptr) return {};
-  return {.rows_hidden = extras_->reads_hidden(), .refused = extras_->reads_refused(), .taps = extras_->taps()};
+  return {
+      .rows_hidden = extras_->reads_hidden(), .refused = extras_->reads_refused(), .taps = extras_->taps() != nullptr};
 }
 
 void Speculation::settled(const StepPlan& plan, const StepResult& result) {
@@ -129,7 +130,7 @@ void Speculation::settled(const StepPlan& plan, const StepResult& result) {
       if (plan.shares[i].sequence->state == SequenceState::kRunning) show(plan.shares[i], result.shares[i]);
     }
   };
-  if (wanted.taps != nullptr) each_running([this](const Share& share, const ShareResult& r) { show_taps(share, r); });
+  if (wanted.taps) each_running([this](const Share& share, const ShareResult& r) { show_taps(share, r); });
   if (wanted.rows_hidden) {
     each_running([this](const Share& share, const ShareResult& r) {
       const Sequence& s = *share.sequence;

@@ -25,7 +25,9 @@ class Speculation {
   // be null.
   void use(std::unique_ptr<Proposer> proposer, int32_t max_drafts);
   // Whether it reads the target's hidden states of prompts: then prompts whose drafts are pinned are computed whole.
-  bool reads_prompts() const { return extras_ != nullptr && extras_->taps() != nullptr; }
+  bool reads_prompts() const { return taps() != nullptr; }
+  // The target's hidden states that it reads; may be null.
+  const HiddenStates* taps() const { return extras_ ? extras_->taps() : nullptr; }
 
   void propose();
   StepWants wants() const;

@@ -114,9 +114,11 @@ TEST(Model, CompanyInTheBatchDoesNotMatter) {
 
 // A file whose weights a device cannot multiply is the world's mistake, not ours: a sentence names the tensor.
 TEST(Model, AQuantisedWeightWithoutAProductOnTheDeviceIsRefusedAtLoad) {
+  ThreadTeam host(1);
   Stream cuda(Device::kCuda, nullptr,
               {[](size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); },
-               [](std::byte* p, size_t) { std::free(p); }});
+               [](std::byte* p, size_t) { std::free(p); }},
+              host);
   const auto loaded = load_model(testing::tiny_model_file({.architecture = "llama", .dtype = DType::kQ8_0}),
                                  {.step_tokens = 8, .max_rows = 8}, cuda);
   ASSERT_FALSE(loaded.ok());

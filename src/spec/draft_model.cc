@@ -279,7 +279,7 @@ bool DraftModel::pass() {
   if (n_tokens == 0) return false;
   const double begin = clock_.now();
   const std::span<const float> logits = compute();
-  drafting_.draw(lanes_, logits, static_cast<size_t>(worker_->facts().vocab_size), worker_->stream().team());
+  drafting_.draw(lanes_, logits, static_cast<size_t>(worker_->facts().vocab_size), worker_->stream().host());
   drafting_.passed(n_tokens, clock_.now() - begin);
   n_computed_tokens_ += n_tokens;
   ++n_passes_;

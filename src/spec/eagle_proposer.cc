@@ -307,7 +307,7 @@ void EagleProposer::next_pass() {
 
 void EagleProposer::draw(double begin) {
   for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].row = static_cast<int32_t>(i);
-  drafting_.draw(lanes_, said_.logits, said_.logits.size() / lanes_.size(), stream_.team());
+  drafting_.draw(lanes_, said_.logits, said_.logits.size() / lanes_.size(), stream_.host());
   drafting_.passed(arrays_.n_tokens(), clock_.now() - begin);
   ++n_passes_;
 }

@@ -126,7 +126,7 @@ bool HeadsProposer::pass(int32_t head) {
     if (head > 0) load_way(lane, rows_.back());
   }
   const std::span<const float> logits = heads_->run(head, rows_);
-  drafting_.draw(lanes_, logits, logits.size() / rows_.size(), stream_.team());
+  drafting_.draw(lanes_, logits, logits.size() / rows_.size(), stream_.host());
   drafting_.passed(static_cast<int32_t>(lanes_.size()), clock_.now() - begin);
   ++n_passes_;
   return true;

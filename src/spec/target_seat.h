@@ -42,7 +42,7 @@ class TargetSeat {
   int32_t block_len() const { return cache_.block_len(); }
   int32_t max_texts() const { return max_texts_; }  // of a batch, each with a row
   int32_t max_rows() const { return max_rows_; }    // of a batch, each of a token
-  ThreadTeam& team() const { return worker_.stream().team(); }
+  ThreadTeam& team() const { return worker_.stream().host(); }
 
  private:
   Worker& worker_;

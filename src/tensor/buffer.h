@@ -18,6 +18,9 @@ struct DeviceMemory {
   void (*take)(std::byte* p, size_t bytes) = nullptr;  // of what is new: zeros in every page; null: it was taken
   // Makes the pages of a part be there, as they are; a wish. Null as above.
   void (*bring)(std::byte* p, size_t bytes) = nullptr;
+  // Copies to the host, after all that was enqueued on the stream with this handle, and waits for it. Null where the
+  // host reads the memory itself (the CPU's).
+  void (*to_host)(void* native, const std::byte* from, std::byte* to, size_t bytes) = nullptr;
 };
 const DeviceMemory& cpu_memory();
 

@@ -16,9 +16,10 @@ std::string_view device_name(Device device) {
   return "a device without a name";
 }
 
-Stream::Stream(ThreadTeam& team) : team_(&team), memory_(cpu_memory()) {}
+Stream::Stream(ThreadTeam& team) : host_(team), memory_(cpu_memory()) {}
 
-Stream::Stream(Device device, void* native, DeviceMemory memory) : device_(device), native_(native), memory_(memory) {
+Stream::Stream(Device device, void* native, DeviceMemory memory, ThreadTeam& host)
+    : device_(device), host_(host), native_(native), memory_(memory) {
   CHECK(device != Device::kCpu, "a CPU stream is made over a thread team");
 }
 

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/check.h"
 #include "base/result.h"
 #include "base/thread_team.h"
 #include "tensor/buffer.h"
+#include "tensor/device_span.h"
 
 namespace ibid {
 
@@ -20,15 +22,31 @@ class Stream {
  public:
   // A CPU stream over `team` (not owned, outlives the stream).
   explicit Stream(ThreadTeam& team);
-  // A queue of another device; `native` is its handle (a cudaStream_t), not owned.
-  Stream(Device device, void* native, DeviceMemory memory);
+  // A queue of another device; `native` is its handle (a cudaStream_t). `host` are threads for what the host does
+  // beside it (draws). Neither is owned, both outlive the stream.
+  Stream(Device device, void* native, DeviceMemory memory, ThreadTeam& host);
 
   Device device() const { return device_; }
   const DeviceMemory& memory() const { return memory_; }  // of its device
-  ThreadTeam& team() const {                              // the CPU's: a stream of another device has none
-    CHECK(team_ != nullptr, "only a CPU stream has a thread team");
-    return *team_;
+  // Threads that run the CPU's ops: a stream of another device has none.
+  ThreadTeam& team() const {
+    CHECK(device_ == Device::kCpu, "only a CPU stream has a thread team");
+    return host_;
   }
+  // Threads of the host, idle while ops run elsewhere; those of team() on a CPU stream, idle between ops.
+  ThreadTeam& host() const { return host_; }
+
+  // Where the host reads it: itself on the CPU, else a copy into `room`, as long. Waits for all that was enqueued.
+  template <typename T>
+  std::span<const T> on_host(DeviceSpan<const T> values, std::span<T> room) const {
+    if (memory_.to_host == nullptr) return {values.address(), values.size()};
+    CHECK(room.size() >= values.size(), "room for a copy on the host");
+    memory_.to_host(native_, reinterpret_cast<const std::byte*>(values.address()),
+                    reinterpret_cast<std::byte*>(room.data()), values.bytes());
+    return room.first(values.size());
+  }
+  // Whether on_host() copies.
+  bool copies_to_host() const { return memory_.to_host != nullptr; }
   void* native() const { return native_; }  // null on the CPU
 
   // Room for what ops need besides their arguments (quantised activations, partial sums). Sized once at start-up, by
@@ -40,7 +58,7 @@ class Stream {
 
  private:
   Device device_ = Device::kCpu;
-  ThreadTeam* team_ = nullptr;
+  ThreadTeam& host_;
   void* native_ = nullptr;
   DeviceMemory memory_;
   Buffer workspace_;

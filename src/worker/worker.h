@@ -3,8 +3,12 @@
 // rank of several, a GPU.
 //
 // A step is launched and waited for. On the CPU launch() does the work; on a device it enqueues it, so that the host
-// may do something else in between. One step is in flight at a time; what it has computed is valid until the next
-// launch(). All memory is allocated by create(); a step allocates nothing. One thread, but for last_beat().
+// may do something else in between. Up to WorkerOptions::n_inflight steps are in flight, and are waited for in the
+// order in which they were launched; what one has computed is valid until launch() needs its place again, n_inflight
+// steps later (StepOutput::rows_hidden: until the next launch). All memory is allocated by create(); a step allocates
+// nothing. One thread, but for last_beat().
+//
+// All that reads or writes keys and values goes through it, so that a worker of several ranks hears of it.
 #pragma once
 
 #include <cstdint>
@@ -30,24 +34,35 @@ struct WorkerOptions {
   int32_t step_tokens = 0;    // T and R of the largest step
   int32_t max_rows = 0;
   std::vector<int32_t> hidden_layers;  // layers whose hidden states a step may ask for; ascending
+  int32_t n_inflight = 1;              // steps; each has its own outputs
 };
 
-// One step. What the spans refer to must stay until it is waited for.
+// One step, as plain arrays: worker/step_bytes.h writes it as bytes. The arrays must stay until it is
+// waited for.
 struct StepWork {
   std::span<const BlockCopy> copies;    // done first, in their order
   const ForwardBatch* batch = nullptr;  // null: nothing but copies
   bool wants_hidden = false;
   bool wants_rows_hidden = false;
-  // Layers whose hidden states go to buffers of the caller's, [step_tokens, C] each or longer; null: none.
-  const HiddenStates* taps = nullptr;
+  bool wants_taps = false;  // set_taps()
 };
+// Names a step that was launched.
 struct Inflight {
   int64_t step = 0;
 };
+// Rows of floats that the host may read.
+struct HostRows {
+  std::span<const float> values;  // [n, row_len]
+  size_t row_len = 0;
+  size_t n() const { return row_len == 0 ? 0 : values.size() / row_len; }
+  bool empty() const { return values.empty(); }
+  std::span<const float> row(size_t i) const { return values.subspan(i * row_len, row_len); }
+};
+// All in memory of the host.
 struct StepOutput {
-  std::span<const float> logits;       // [R, V], where the sampler may read them
-  std::span<const TensorView> hidden;  // [T, C] for each of hidden_layers, on the device; empty if not wanted
-  TensorView rows_hidden;  // [R, C] after the final norm, of the rows of logits, on the device; rank 0: not wanted
+  std::span<const float> logits;     // [R, V]
+  std::span<const HostRows> hidden;  // [T, C] for each of hidden_layers; empty if not wanted
+  HostRows rows_hidden;              // [R, C] after the final norm, of the rows of logits; empty if not wanted
 };
 
 class Worker {
@@ -57,36 +72,56 @@ class Worker {
                                                 const WorkerOptions& options);
 
   const ModelFacts& facts() const { return model_->facts(); }
+  // Layers whose hidden states steps with wants_taps write to buffers of the caller's, on the stream's device,
+  // [step_tokens, C] each or longer; null: none. Outlives the steps.
+  void set_taps(const HiddenStates* taps) { taps_ = taps; }
   Inflight launch(const StepWork& work);
+  // Of the oldest step in flight.
   StepOutput wait(const Inflight& step);
   // Moves keys and values in all layers, slot by slot in this order, after what was launched.
   void copy_slots(std::span<const int32_t> from, std::span<const int32_t> to);
+  // A block in its exchange form (KvStore), after what was launched.
+  void export_block(BlockId block, std::span<std::byte> bytes) const { kv_.export_block(block, bytes); }
+  void import_block(BlockId block, std::span<const std::byte> bytes) const { kv_.import_block(block, bytes); }
+  // Lets the system give the block's memory now, so that no step waits for it.
+  void bring(BlockId block) const { kv_.bring(block); }
 
   // A piece of what the largest step writes, in idle times. Whether there was one left.
-  bool take_next() { return logits_.take_next() || hidden_.take_next(); }
+  bool take_next();
 
   Stream& stream() const { return stream_; }
-  const KvStore& kv() const { return kv_; }
+  const KvStore& kv() const { return kv_; }  // its layouts and sizes; tests read its bytes
   // When a step under way last got on, on steady_clock(); from any thread.
-  double last_beat() const { return stream_.team().last_beat(); }
+  double last_beat() const { return stream_.host().last_beat(); }
 
  private:
   Worker(std::unique_ptr<ForwardPass> model, Stream& stream, const WorkerOptions& options, KvStore kv);
   Status allocate();
-  size_t hidden_bytes() const;  // of one layer, in the largest step
-  HiddenStates with_taps(const HiddenStates& taps, const HiddenStates& own, int32_t n_tokens);
+  // What one step in flight has computed.
+  struct Place {
+    Buffer logits;  // [R, V] of the largest step
+    Buffer hidden;  // [hidden_layers, T, C] of it
+    Buffer host;    // copies of both and of rows_hidden, where the host does not read them itself
+    std::vector<TensorView> hidden_views;  // of this step
+    TensorView rows_hidden;
+    std::vector<HostRows> hidden_rows;
+    int32_t n_tokens = 0, n_rows = 0;
+    bool has_hidden = false;
+  };
+  Place& place_of(int64_t step) { return places_[static_cast<size_t>(step) % places_.size()]; }
+  size_t n_logits() const;  // floats of the largest step
+  size_t n_hidden() const;  // of one layer
+  HiddenStates with_taps(const HiddenStates& own, int32_t n_tokens);
 
   std::unique_ptr<ForwardPass> model_;
   Stream& stream_;
   WorkerOptions options_;
   KvStore kv_;
-  Buffer logits_;                         // [R, V] of the largest step
-  Buffer hidden_;                         // [hidden_layers, T, C] of it
-  std::vector<TensorView> hidden_views_;  // of the last step
-  std::vector<int32_t> asked_layers_;     // of a step with taps: theirs, then hidden_layers
+  std::vector<Place> places_;           // [n_inflight]
+  const HiddenStates* taps_ = nullptr;  // may be null
+  std::vector<int32_t> asked_layers_;   // of a step with taps: theirs, then hidden_layers
   std::vector<TensorView> asked_views_;
   int64_t n_launched_ = 0, n_waited_ = 0;
-  StepOutput output_;
 };
 
 }  // namespace ibid

@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kContext = 64;
 
 struct Fixture {
-  explicit Fixture(std::vector<int32_t> hidden_layers = {}) {
+  explicit Fixture(std::vector<int32_t> hidden_layers = {}, int32_t n_inflight = 1) {
     const auto file = testing::tiny_model_file({.context_len = kContext});
     const ModelOptions options = {.context_len = kContext, .step_tokens = 32, .max_rows = 8, .max_sequences = 4};
     loaded = std::make_unique<testing::LoadedModel>(file, options, 1);
@@ -24,11 +24,15 @@ struct Fixture {
                              .n_blocks = 8,
                              .step_tokens = 32,
                              .max_rows = 8,
-                             .hidden_layers = std::move(hidden_layers)})
+                             .hidden_layers = std::move(hidden_layers),
+                             .n_inflight = n_inflight})
                  .value();
   }
   // Tokens [first, first + n) of a sequence that lies in blocks 0, 1, 2 ...; the last one's row.
   StepOutput compute(int32_t first, int32_t n, bool wants_hidden = false) {
+    return worker->wait(launch(first, n, wants_hidden));
+  }
+  Inflight launch(int32_t first, int32_t n, bool wants_hidden = false) {
     tokens.clear(), positions.clear(), slots.clear();
     for (int32_t i = first; i < first + n; ++i) {
       tokens.push_back(TokenId{(i * 7 + 3) % 50});
@@ -51,7 +55,7 @@ struct Fixture {
     batch.block_start = block_start.data();
     batch.block_table = table.data();
     batch.logit_rows = &row;
-    return worker->wait(worker->launch({.batch = &batch, .wants_hidden = wants_hidden}));
+    return worker->launch({.batch = &batch, .wants_hidden = wants_hidden});
   }
 
   std::unique_ptr<testing::LoadedModel> loaded;
@@ -107,12 +111,9 @@ TEST(Worker, HiddenStatesOfAllTokensWhateverRowsAreWanted) {
   EXPECT_EQ(copy_of(output.logits), expected);
   ASSERT_EQ(output.hidden.size(), 2u);
   std::vector<std::vector<float>> rows;
-  for (const TensorView& layer : output.hidden) {
-    ASSERT_EQ(layer.dim[0], 9);
-    for (int64_t t = 0; t < 9; ++t) {
-      const auto* begin = layer.row_as<float>(t);
-      rows.emplace_back(begin, begin + layer.dim[1]);
-    }
+  for (const HostRows& layer : output.hidden) {
+    ASSERT_EQ(layer.n(), 9u);
+    for (size_t t = 0; t < 9; ++t) rows.push_back(copy_of(layer.row(t)));
   }
   EXPECT_NE(rows[8], rows[17]);  // two layers say two things
   // The same in two pieces.
@@ -120,13 +121,27 @@ TEST(Worker, HiddenStatesOfAllTokensWhateverRowsAreWanted) {
   pieces.compute(0, 4, true);
   const StepOutput second = pieces.compute(4, 5, true);
   for (size_t layer = 0; layer < 2; ++layer) {
-    for (int64_t t = 0; t < 5; ++t) {
-      const auto* begin = second.hidden[layer].row_as<float>(t);
-      EXPECT_EQ(std::vector<float>(begin, begin + second.hidden[layer].dim[1]),
-                rows[layer * 9 + 4 + static_cast<size_t>(t)]);
-    }
+    for (size_t t = 0; t < 5; ++t) EXPECT_EQ(copy_of(second.hidden[layer].row(t)), rows[layer * 9 + 4 + t]);
   }
   EXPECT_TRUE(asked.compute(9, 1).hidden.empty());
+}
+
+TEST(Worker, TwoStepsAreInFlightAndEachHasItsOwnOutputs) {
+  Fixture plain({0, 1}), two({0, 1}, 2);
+  const std::vector<float> first = copy_of(plain.compute(0, 9).logits);
+  const StepOutput alone = plain.compute(9, 4, true);
+  const std::vector<float> second = copy_of(alone.logits), hidden = copy_of(alone.hidden[1].values);
+  const Inflight a = two.launch(0, 9), b = two.launch(9, 4, true);
+  const StepOutput of_a = two.worker->wait(a), of_b = two.worker->wait(b);
+  EXPECT_EQ(copy_of(of_a.logits), first);
+  EXPECT_TRUE(of_a.hidden.empty());
+  EXPECT_EQ(copy_of(of_b.logits), second);
+  EXPECT_EQ(copy_of(of_b.hidden[1].values), hidden);
+  GTEST_FLAG_SET(death_test_style, "fast");
+  const Inflight c = two.launch(13, 1), d = two.launch(14, 1);
+  EXPECT_DEATH(two.launch(15, 1), "before an earlier one was waited for");
+  EXPECT_DEATH(two.worker->wait(d), "steps are waited for in their order");
+  two.worker->wait(c), two.worker->wait(d);
 }
 
 }  // namespace

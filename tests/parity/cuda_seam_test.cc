@@ -12,9 +12,11 @@ namespace {
 // A stream that says it is CUDA's, over host memory: whatever ran on it would be a CPU body that took the memory of
 // another device for its own.
 Stream pretended_cuda() {
+  static ThreadTeam host(1);
   return Stream(Device::kCuda, nullptr,
                 {[](size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); },
-                 [](std::byte* p, size_t) { std::free(p); }});
+                 [](std::byte* p, size_t) { std::free(p); }},
+                host);
 }
 
 TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {
