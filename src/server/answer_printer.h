@@ -8,8 +8,6 @@
 #include <string_view>
 
 #include "server/answer_choice.h"
-#include "server/api_request.h"
-#include "server/web_message.h"
 
 namespace ibid {
 
@@ -32,18 +30,20 @@ class AnswerPrinter {
   virtual std::string_view still_here() const { return ": still here\n\n"; }
 };
 
-std::unique_ptr<AnswerPrinter> make_openai_printer(ApiStyle style);  // chat and completions
+// One for each form of answers; api_dialects.h has which API's are of which.
+enum class OpenAiForm : uint8_t { kChat, kChatBatch, kCompletions };
+std::unique_ptr<AnswerPrinter> make_openai_printer(OpenAiForm form);
 std::unique_ptr<AnswerPrinter> make_messages_printer();
 std::unique_ptr<AnswerPrinter> make_responses_printer();
-std::unique_ptr<AnswerPrinter> make_ollama_printer(ApiStyle style);  // chat and generate
+std::unique_ptr<AnswerPrinter> make_ollama_printer(bool generate);
 std::unique_ptr<AnswerPrinter> make_llama_printer();
-std::unique_ptr<AnswerPrinter> make_embedding_printer(ApiStyle style);  // all that make vectors
-std::unique_ptr<AnswerPrinter> make_rank_printer(ApiStyle style);
-
-std::unique_ptr<AnswerPrinter> make_printer(ApiStyle style);
-// What the ids of its answers begin with.
-const char* id_prefix_of(ApiStyle style);
-// A refusal as the API has it; `request_id` is told where the API tells it in the body.
-void restyle_error(WebResponse& response, ApiStyle style, std::string_view request_id);
+std::unique_ptr<AnswerPrinter> make_embeddings_printer();
+std::unique_ptr<AnswerPrinter> make_pooling_printer();
+std::unique_ptr<AnswerPrinter> make_ollama_embed_printer();
+std::unique_ptr<AnswerPrinter> make_ollama_embeddings_printer();
+std::unique_ptr<AnswerPrinter> make_llama_embedding_printer();
+std::unique_ptr<AnswerPrinter> make_cohere_embed_printer();
+// `reranks`: best first.
+std::unique_ptr<AnswerPrinter> make_rank_printer(bool reranks);
 
 }  // namespace ibid

@@ -22,29 +22,8 @@ namespace ibid {
 
 enum class Endpoint : uint8_t { kChat = 1, kCompletions = 2 };
 
-// Whose form an answer and its errors have.
-enum class ApiStyle : uint8_t {
-  kChat,
-  kChatBatch,  // vLLM's: several conversations, a choice of each
-  kCompletions,
-  kMessages,
-  kResponses,
-  kOllamaChat,
-  kOllamaGenerate,
-  kLlama,
-  kInfill,
-  kEmbeddings,
-  kOllamaEmbed,
-  kOllamaEmbeddings,  // the older one, of a single prompt
-  kLlamaEmbedding,
-  kCohereEmbed,
-  kPooling,  // vLLM's
-  kRerank,   // Cohere's and Jina's
-  kScore     // vLLM's
-};
-
-// Most bytes of a tool's name: Anthropic's bound, the largest; in Responses those of a namespace stand before it.
-constexpr size_t max_tool_name(ApiStyle style) { return style == ApiStyle::kResponses ? 257 : 128; }
+// Most bytes of a tool's name: Anthropic's bound, the largest; an API may have its own (api_dialects.h).
+inline constexpr size_t kMaxToolName = 128;
 
 // What a request gets that does not say it itself.
 struct RequestDefaults {
@@ -69,7 +48,7 @@ struct ApiLimits {
   int32_t max_stops = 64;         // stop strings, and stop ids
   int32_t max_stop_bytes = 4096;  // of all stop strings together
   int32_t max_messages = 4096;
-  size_t max_tool_name = ibid::max_tool_name(ApiStyle::kChat);
+  size_t max_tool_name = kMaxToolName;
   bool allow_priority = false;
   int32_t max_drafts = 0;  // of a sequence in a step; 0: the server does not speculate
   std::string
@@ -110,14 +89,35 @@ struct GrammarTrigger {
 
 enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 
-struct ApiRequest {
+// What a request asks of its answer's form. Small: the writer of the answer keeps a copy.
+struct AnswerFields {
+  int32_t n = 1;
+  int32_t best_of = 0;  // choices that are computed, of which the answer has the n likeliest; 0: n
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;  // in every event
+  bool echo = false;
+  bool want_logprobs = false;
+  int32_t prompt_logprobs = -1;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;  // in log-probabilities: "token_id:7"
+  bool timings = false;        // llama.cpp's
+  bool verbose = false;        // the answer has the rendered prompt
+  bool ledger = false;
+  bool tells_drafts = false;               // in the usage
+  Verifier verifier = Verifier::kCoupled;  // of drafts; with another one the answer names what is exact
+  bool tells_reasoning = true;
+  bool parallel_calls = true;     // false: the first call alone
+  int32_t n_indent = 0;           // blanks with which each further line must begin
+  int32_t t_max_predict_ms = -1;  // the answer ends at the first end of a line after so long; not above 0: never
+};
+
+struct ApiRequest : AnswerFields {
   Endpoint endpoint = Endpoint::kChat;
   std::string model;
   SamplingParams sampling;  // without what has to be tokenised first
   SamplingSources sources;  // of its parameters
   bool has_seed = false;
-  int32_t n = 1;
-  int32_t best_of = 0;  // texts that are drawn, of which the n likeliest are told; 0: n
   int32_t num_beams = 0;
   bool use_beam_search = false;
   SearchOptions search;  // of these and their like
@@ -131,35 +131,21 @@ struct ApiRequest {
   std::vector<GrammarTrigger> triggers;
   bool closes_in_time = false;
   bool skip_special_tokens = true;
-  int32_t prompt_logprobs = -1;
   int32_t priority = 0;
   int32_t ttft_slo_ms = 0;  // 0: none
   int32_t tpot_slo_ms = 0;
-  int32_t max_drafts = -1;                 // -1: the server's
-  Verifier verifier = Verifier::kCoupled;  // of drafts
-  bool drafts_are_free = false;            // mode ngram: by the look-up and grammars alone
+  int32_t max_drafts = -1;       // -1: the server's
+  bool drafts_are_free = false;  // mode ngram: by the look-up and grammars alone
   std::string prediction;
-  bool tells_drafts = false;  // in the usage
   std::string cache_salt;
-  bool stream = false;
-  bool include_usage = false;
-  bool continuous_usage = false;  // in every event
   bool trace = false;
-  bool return_token_ids = false;
-  bool tokens_as_ids = false;  // in log-probabilities: "token_id:7"
-  bool timings = false;
-  bool verbose = false;
   bool return_progress = false;
-  bool ledger = false;
   std::vector<TextBias> text_bias;
   std::vector<std::string> bad_words;
   std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
   AddSpecial add_special = AddSpecial::kMissingBos;
   int32_t truncate_prompt = 0;  // keep so many last tokens of each prompt; -1: as many as leave room; 0: all
-
-  bool keeps_first = false;       // of truncate_prompt: the first tokens instead
-  int32_t n_indent = 0;           // blanks with which each further line must begin
-  int32_t t_max_predict_ms = -1;  // the answer ends at the first end of a line after so long; not above 0: never
+  bool keeps_first = false;     // of truncate_prompt: the first tokens instead
 
   // Chat.
   ChatPrompt chat;
@@ -170,19 +156,15 @@ struct ApiRequest {
     bool continues_final = false;
   };
   std::vector<Conversation> more_chats;
-  bool want_logprobs = false;
   int32_t top_logprobs = 0;
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::vector<std::string> allowed_tools;  // of tool_choice; empty: all
-  bool parallel_calls = true;              // false: the first call alone
   int32_t reasoning_budget = -1;           // tokens; -1: none
   std::string reasoning_effort;
   bool finds_reasoning = true;
-  bool tells_reasoning = true;
 
   // Completions.
   std::vector<Prompt> prompts;
-  bool echo = false;
   bool keeps_prompt = false;           // the answer repeats it
   std::string suffix;                  // what stands after the answer
   std::string prompt_name = "prompt";  // as the API that asked calls it

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ibid {
 namespace {
@@ -106,38 +107,23 @@ void replace(std::string& text, const Word& word, bool is_about) {
   }
 }
 
-void replace_all(std::span<const Word> words, ApiError& error) {
+ApiError renamed(std::span<const Word> words, ApiError error) {
   for (const Word& word : words) {
     const bool is_about = find_name(error.param, word.ours, 0) == 0;
     replace(error.message, word, is_about);
     replace(error.param, word, true);
   }
+  return error;
 }
 
 }  // namespace
 
-ApiError in_words_of(ApiStyle style, ApiError error) {
-  switch (style) {
-    case ApiStyle::kMessages:
-      replace_all(kMessages, error);
-      break;
-    case ApiStyle::kResponses:
-      replace_all(kResponses, error);
-      break;
-    case ApiStyle::kOllamaGenerate:
-      replace_all(kOllamaText, error);
-      [[fallthrough]];
-    case ApiStyle::kOllamaChat:
-      replace_all(kOllama, error);
-      break;
-    case ApiStyle::kLlama:
-    case ApiStyle::kInfill:
-      replace_all(kLlama, error);
-      break;
-    default:
-      break;
-  }
-  return error;
+ApiError in_words_of_messages(ApiError error) { return renamed(kMessages, std::move(error)); }
+ApiError in_words_of_responses(ApiError error) { return renamed(kResponses, std::move(error)); }
+ApiError in_words_of_ollama_chat(ApiError error) { return renamed(kOllama, std::move(error)); }
+ApiError in_words_of_ollama_generate(ApiError error) {
+  return renamed(kOllama, renamed(kOllamaText, std::move(error)));
 }
+ApiError in_words_of_llama(ApiError error) { return renamed(kLlama, std::move(error)); }
 
 }  // namespace ibid

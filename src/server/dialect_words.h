@@ -3,11 +3,14 @@
 #pragma once
 
 #include "server/api_error.h"
-#include "server/api_request.h"
 
 namespace ibid {
 
 // The same error, of fields by the names that they have in the API.
-ApiError in_words_of(ApiStyle style, ApiError error);
+ApiError in_words_of_messages(ApiError error);
+ApiError in_words_of_responses(ApiError error);
+ApiError in_words_of_ollama_chat(ApiError error);
+ApiError in_words_of_ollama_generate(ApiError error);
+ApiError in_words_of_llama(ApiError error);
 
 }  // namespace ibid

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -102,15 +104,30 @@ Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokeni
 // objects, whose texts in rows spell special tokens.
 enum class MixedPrompts : uint8_t { kOne, kList, kLlama };
 Status mend_prompts(const Tokenizer& tokenizer, MixedPrompts kind, Json& prompt);
+// Of these members of a body.
+Status mend_fields(std::initializer_list<std::string_view> names, MixedPrompts kind, const Tokenizer& tokenizer,
+                   Json& body);
 Result<DialectBody> body_of_infill(const Json& body, const Tokenizer& tokenizer, const FimTokens& fim);
 // The prompts of a request with a suffix, as the model fills in what stands between.
 Status fill_in(ApiRequest& api, const Tokenizer& tokenizer, const FimTokens& fim);
 
-// Any API's request for vectors of texts.
-Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const ModelInfo& model,
+// How the APIs differ that make vectors of texts.
+struct EmbeddingApi {
+  const char* texts = "input";            // the field
+  const char* other_texts = nullptr;      // its other name
+  const char* dimensions = "dimensions";  // the field
+  bool has_chats = false;                 // a conversation in the place of texts
+  bool has_tasks = false;                 // vLLM's
+  bool has_types = false;                 // Cohere's, and what its clients send besides
+  bool has_token_vectors = false;         // pooling none
+  bool has_norm = false;                  // llama.cpp's embd_normalize; vectors of tokens have none then, unless asked
+  bool is_ollama = false;                 // cuts any model's vectors; a name may end with ":latest"
+  const char* nothing = nullptr;          // the answer where there are no texts; null: they are missing then
+};
+Result<DialectBody> body_of_embeddings(const Json& body, const EmbeddingApi& api, const ModelInfo& model,
                                        const ApiLimits& limits);
-// Any API's request for scores of pairs of texts.
-Result<DialectBody> body_of_rank(const Json& body, ApiStyle style, const ModelInfo& model, const Tokenizer& tokenizer,
+// Scores of pairs of texts: a query with each of its documents, best first (Cohere, Jina), or two lists (vLLM).
+Result<DialectBody> body_of_rank(const Json& body, bool reranks, const ModelInfo& model, const Tokenizer& tokenizer,
                                  const ApiLimits& limits);
 std::string_view pooling_name(Pooling pooling);
 std::optional<Pooling> pooling_by_name(std::string_view name);

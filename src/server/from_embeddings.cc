@@ -12,8 +12,6 @@ namespace {
 constexpr std::array<std::pair<std::string_view, Pooling>, 4> kPoolings = {
     {{"mean", Pooling::kMean}, {"last", Pooling::kLast}, {"cls", Pooling::kFirst}, {"none", Pooling::kEach}}};
 
-bool is_ollama(ApiStyle style) { return style == ApiStyle::kOllamaEmbed || style == ApiStyle::kOllamaEmbeddings; }
-
 // vLLM's words for the bytes in base64; numbers in JSON have neither width nor order.
 Status read_bytes_form(const Json& body, EmbeddingFields& out) {
   using Values = EmbeddingFields::Values;
@@ -110,12 +108,12 @@ Status read_task(const Json& body, const ModelInfo& model, EmbeddingFields& out)
 
 // A part of a vector is one too only of models that were trained so (matryoshka), and no file says whether it is.
 // Ollama cuts all the same.
-Status read_dimensions(const Json& body, ApiStyle style, const ModelInfo& model, EmbeddingFields& out) {
-  const std::string name = style == ApiStyle::kCohereEmbed ? "output_dimension" : "dimensions";
+Status read_dimensions(const Json& body, const EmbeddingApi& api, const ModelInfo& model, EmbeddingFields& out) {
+  const std::string name = api.dimensions;
   const Json* value = given(body, name);
   if (value == nullptr) return {};
   ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, name));
-  if (n > model.width || (n < model.width && !is_ollama(style))) {
+  if (n > model.width || (n < model.width && !api.is_ollama)) {
     return unsupported(name + " is " + std::to_string(n) + "; this model's vectors have " +
                            std::to_string(model.width) + " values, and its file does not say that fewer would do.",
                        name);
@@ -183,10 +181,9 @@ void read_chat(const Json& body, DialectBody& out) {
 }
 
 // A row of ids that llama.cpp and Ollama know under another name than OpenAI.
-const Json* texts_in(const Json& body, ApiStyle style, std::string& name) {
-  name = style == ApiStyle::kOllamaEmbeddings ? "prompt" : style == ApiStyle::kCohereEmbed ? "texts" : "input";
-  const Json* texts = given(body, name);
-  if (texts == nullptr && style == ApiStyle::kLlamaEmbedding) texts = given(body, name = "content");
+const Json* texts_in(const Json& body, const EmbeddingApi& api, std::string& name) {
+  const Json* texts = given(body, name = api.texts);
+  if (texts == nullptr && api.other_texts != nullptr) texts = given(body, name = api.other_texts);
   return texts;
 }
 
@@ -209,7 +206,7 @@ std::optional<Pooling> pooling_by_name(std::string_view name) {
   return found->second;
 }
 
-Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const ModelInfo& model,
+Result<DialectBody> body_of_embeddings(const Json& body, const EmbeddingApi& api, const ModelInfo& model,
                                        const ApiLimits& limits) {
   if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
   if (model.width == 0) return unsupported("This model makes no vectors of texts.", "model");
@@ -217,7 +214,7 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
   out.endpoint = Endpoint::kCompletions;
   out.embedding.pooling = model.pooling;
   TRY(read_form(body, out.embedding));
-  if (style == ApiStyle::kPooling) TRY(read_task(body, model, out.embedding));
+  if (api.has_tasks) TRY(read_task(body, model, out.embedding));
   if (out.embedding.pooling == Pooling::kRank && !out.embedding.is_score) {
     return unsupported(
         "This model ranks texts (/v1/rerank), and its file does not say how vectors would be made of them; pooling "
@@ -226,27 +223,26 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
         "pooling");
   }
   if (out.embedding.pooling == Pooling::kEach) {
-    if (style != ApiStyle::kPooling && style != ApiStyle::kLlamaEmbedding) {
+    if (!api.has_token_vectors) {
       return unsupported(
           "pooling none gives a vector for each token, and answers of this API have one for each text; /pooling (task "
           "token_embed) and /embedding have them.",
           "pooling");
     }
     // llama.cpp gives them as they are, unless it is told otherwise.
-    if (style == ApiStyle::kLlamaEmbedding) out.embedding.norm = EmbeddingFields::Norm::kNone;
+    if (api.has_norm) out.embedding.norm = EmbeddingFields::Norm::kNone;
   }
-  TRY(read_dimensions(body, style, model, out.embedding));
-  if (const Json* norm = given(body, "embd_normalize"); norm != nullptr && style == ApiStyle::kLlamaEmbedding) {
+  TRY(read_dimensions(body, api, model, out.embedding));
+  if (const Json* norm = given(body, "embd_normalize"); norm != nullptr && api.has_norm) {
     ASSIGN_OR_RETURN(const int64_t kind, read_integer(*norm, -1, 2, "embd_normalize"));
     out.embedding.norm = static_cast<EmbeddingFields::Norm>(kind);
   }
-  const bool may_chat = style == ApiStyle::kEmbeddings || style == ApiStyle::kPooling;
-  const bool is_chat = may_chat && given(body, "messages") != nullptr;
+  const bool is_chat = api.has_chats && given(body, "messages") != nullptr;
   if (is_chat && given(body, "input") != nullptr)
     return invalid("input and messages are both there; one of them says what to make a vector of.", "messages");
   out.body = Json(Json::Object{{"max_tokens", Json(int64_t{0})}, {"echo", Json(true)}});
   if (is_chat) read_chat(body, out);
-  if (style == ApiStyle::kCohereEmbed) TRY(read_cohere(body, out.embedding, out.body));
+  if (api.has_types) TRY(read_cohere(body, out.embedding, out.body));
   if (!is_chat) carry(body, out.body, {{"add_special_tokens", "add_special_tokens"}});
   carry(body, out.body,
         {{"user", "user"},
@@ -255,15 +251,15 @@ Result<DialectBody> body_of_embeddings(const Json& body, ApiStyle style, const M
          {"truncate_prompt_tokens", "truncate_prompt_tokens"},
          {"truncation_side", "truncation_side"}});
   const std::string* name = text_at(body, "model");
-  const bool is_latest = is_ollama(style) && name != nullptr && name->ends_with(":latest");
+  const bool is_latest = api.is_ollama && name != nullptr && name->ends_with(":latest");
   if (is_latest) set(out.body, "model", Json(name->substr(0, name->size() - 7)));
   if (!is_latest) carry(body, out.body, {{"model", "model"}});
   // The begin of a text is what says most of it, and what encoders' own tokenizers keep.
   if (out.body.find("truncation_side") == nullptr) set(out.body, "truncation_side", Json(std::string("right")));
   if (is_chat) return out;
-  const Json* texts = texts_in(body, style, out.prompt_name);
-  if (is_ollama(style) && is_empty(texts)) {  // Ollama loads the model so
-    out.answer = style == ApiStyle::kOllamaEmbed ? "{\"embeddings\":[]}" : "{\"embedding\":[]}";
+  const Json* texts = texts_in(body, api, out.prompt_name);
+  if (api.nothing != nullptr && is_empty(texts)) {  // Ollama loads the model so
+    out.answer = api.nothing;
     return out;
   }
   if (texts == nullptr)

@@ -74,6 +74,15 @@ Status mend_prompts(const Tokenizer& tokenizer, MixedPrompts kind, Json& prompt)
   return {};
 }
 
+Status mend_fields(std::initializer_list<std::string_view> names, MixedPrompts kind, const Tokenizer& tokenizer,
+                   Json& body) {
+  if (body.object() == nullptr) return {};
+  for (auto& [name, value] : *body.object()) {
+    if (std::ranges::find(names, std::string_view(name)) != names.end()) TRY(mend_prompts(tokenizer, kind, value));
+  }
+  return {};
+}
+
 FimTokens find_fim_tokens(const Tokenizer& tokenizer) {
   const auto find = [&](std::initializer_list<std::string_view> spellings) {
     const std::vector<std::string>& tokens = tokenizer.vocabulary().tokens;

@@ -55,9 +55,9 @@ std::string name_of_pair(const Json& body, std::initializer_list<const char*> na
   return found != names.end() ? *found : *names.begin();
 }
 
-Result<Texts> read_pairs(const Json& body, ApiStyle style, const ApiLimits& limits) {
+Result<Texts> read_pairs(const Json& body, bool reranks, const ApiLimits& limits) {
   Texts out;
-  if (style == ApiStyle::kRerank) {
+  if (reranks) {
     out.first_name = "query", out.second_name = is_bare(body) ? "texts" : "documents";
     const std::string* query = text_at(body, "query");
     if (query == nullptr || query->empty()) return invalid("query is missing; it must be a text.", "query");
@@ -171,7 +171,7 @@ Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t cont
 
 }  // namespace
 
-Result<DialectBody> body_of_rank(const Json& body, ApiStyle style, const ModelInfo& model, const Tokenizer& tokenizer,
+Result<DialectBody> body_of_rank(const Json& body, bool reranks, const ModelInfo& model, const Tokenizer& tokenizer,
                                  const ApiLimits& limits) {
   if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
   if (model.n_labels != 1) {
@@ -185,8 +185,8 @@ Result<DialectBody> body_of_rank(const Json& body, ApiStyle style, const ModelIn
   out.endpoint = Endpoint::kCompletions;
   out.embedding.pooling = Pooling::kRank;
   TRY(read_form(body, out.rank));
-  out.rank.is_bare = style == ApiStyle::kRerank && is_bare(body);
-  ASSIGN_OR_RETURN(Texts texts, read_pairs(body, style, limits));
+  out.rank.is_bare = reranks && is_bare(body);
+  ASSIGN_OR_RETURN(Texts texts, read_pairs(body, reranks, limits));
   TRY(encode_pairs(texts, tokenizer, model.context_len, out.rank));
   if (out.rank.returns_documents) out.rank.documents = std::move(texts.second);
   out.prompt_name = texts.second_name;

@@ -13,6 +13,7 @@
 #include "engine/request.h"
 #include "server/answer_choice.h"
 #include "server/answer_printer.h"
+#include "server/api_dialects.h"
 #include "server/api_request.h"
 #include "server/dialects.h"
 #include "server/metrics.h"
@@ -28,34 +29,17 @@ struct TraceFacts;
 
 // What the answer has to repeat or to know of the request.
 struct GenerationInfo {
-  ApiStyle style = ApiStyle::kChat;
+  const ApiDialect* api = &dialect_of(ApiStyle::kChat);
+  AnswerFields asked;
   std::string id;  // as the API spells it
   std::string model;
   std::string fingerprint;
   int64_t created = 0;
-  uint64_t seed = 0;      // of choice 0 of each prompt
-  int32_t n = 1;          // choices that the engine makes
-  int32_t n_told = 0;     // the likeliest of them, where that is less
-  bool searches = false;  // each choice has a score
-  bool stream = false;
-  bool include_usage = false;
-  bool continuous_usage = false;
-  bool echo = false;
-  bool want_logprobs = false;
-  bool processed_logprobs = false;
-  bool prompt_logprobs = false;
-  bool return_token_ids = false;
-  bool ledger = false;
-  bool tokens_as_ids = false;
-  bool timings = false;                    // llama.cpp's
-  bool verbose = false;                    // tell the rendered prompt
-  std::string rendered;                    // with `verbose`
-  bool tells_drafts = false;               // in the usage
-  Verifier verifier = Verifier::kCoupled;  // of drafts; of another one the answer says what is exact
-  bool tells_reasoning = true;
-  bool parallel_calls = true;  // false: the first call alone
-  int32_t n_indent = 0;        // as ApiRequest's
-  int32_t t_max_predict_ms = -1;
+  uint64_t seed = 0;                // of choice 0 of each prompt
+  int32_t n = 1;                    // choices of each prompt: those that the engine makes, at last asked.n of them
+  bool searches = false;            // each choice has a score
+  bool processed_logprobs = false;  // log-probabilities are those after the processors
+  std::string rendered;             // the prompt, with asked.verbose
   std::shared_ptr<const ApiError> refusal = nullptr;  // kResponses: why it fails, known before it began
   LlamaFields llama;
   EmbeddingFields embedding;
@@ -78,8 +62,9 @@ struct GenerationInfo {
   double submitted = 0;                          // when it was handed to the engine
   const Clock* clock = nullptr;                  // the engine's; with `ledger`
 
+  bool has_prompt_logprobs() const { return asked.prompt_logprobs >= 0; }
   // Whether the answer tells of its tokens more than their text.
-  bool keeps_records() const { return want_logprobs || trace != nullptr || return_token_ids; }
+  bool keeps_records() const { return asked.want_logprobs || trace != nullptr || asked.return_token_ids; }
 };
 
 class Generation {
@@ -152,6 +137,11 @@ class Generation {
   static constexpr size_t kAtOnce = 256 << 10;  // gathered bytes
 
   std::optional<ApiError> failure() const;
+  void take(Output& output, PromptFacts& prompt, Choice& choice);
+  void take_facts(Output& output, PromptFacts& prompt, Choice& choice);
+  void take_times(const Output& output, Choice& choice);
+  void take_text(Output& output, Choice& choice);
+  void end(Output& output, Choice& choice);
   void leave_out(Choice& choice) const;
   void keep_lines(Choice& choice, Output& output);
   void keep_likeliest();

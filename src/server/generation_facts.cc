@@ -40,7 +40,7 @@ std::string Generation::call_id(size_t index, int32_t call, const std::string& o
   if (!own.empty()) return own;
   const std::string digest = sha256_hex(info_.id + "/" + std::to_string(index) + "/" + std::to_string(call));
   if (info_.parser && info_.parser->format->tools.has_short_ids) return digest.substr(0, 9);
-  return (info_.style == ApiStyle::kMessages ? "toolu_" : "call_") + digest.substr(0, 24);
+  return info_.api->call_prefix + digest.substr(0, 24);
 }
 
 const char* Generation::finish_word() const {

@@ -18,8 +18,8 @@ GenerationInfo info(bool stream, int n = 1) {
   i.model = "m";
   i.fingerprint = "f";
   i.seed = 9;
-  i.n = n;
-  i.stream = stream;
+  i.n = i.asked.n = n;
+  i.asked.stream = stream;
   i.prompt_lens = {4};
   i.requests = {RequestId{1}};
   i.arrived = 10;
@@ -113,13 +113,13 @@ TEST(Generation, TheReasonComesAfterTheLastTextInAnEventOfItsOwn) {
           R"({"index":0,"delta":{"role":"assistant","content":null},"logprobs":null,"finish_reason":null})",
           R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null})", "data: [DONE]"}));
   GenerationInfo text = info(true);
-  text.style = ApiStyle::kCompletions;
+  text.api = &dialect_of(ApiStyle::kCompletions);
   const std::string end = R"({"index":0,"text":"","logprobs":null,"finish_reason":"stop","stop_reason":null})";
   EXPECT_EQ(stream(text, output("ab", 2, 11, true)),
             (std::vector<std::string>{R"({"index":0,"text":"ab","logprobs":null,"finish_reason":null})", end,
                                       "data: [DONE]"}));
   EXPECT_EQ(stream(text, output("", 1, 11, true)), (std::vector<std::string>{end, "data: [DONE]"}));
-  text.echo = true;
+  text.asked.echo = true;
   text.prompt_texts = {"P"};
   EXPECT_EQ(stream(text, output("", 1, 11, true)),
             (std::vector<std::string>{R"({"index":0,"text":"P","logprobs":null,"finish_reason":null})", end,
@@ -130,7 +130,7 @@ TEST(Generation, LogprobsGoWithTheirTextAndAreInNoOtherEvent) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
   GenerationInfo what = info(true);
-  what.want_logprobs = true;
+  what.asked.want_logprobs = true;
   Generation generation(what, tokenizer, metrics);
   generation.take(one(output("a", 1, 11, true)));
   std::string out;
@@ -149,7 +149,7 @@ TEST(Generation, TheTokenThatEndsACharacterTellsItWhole) {
   const std::string text = "a\xE2\x82\xAC\xC3z";  // a, the euro, a lead byte that nothing follows, z
   const auto taken = [&](bool stream, size_t n_first) {
     GenerationInfo what = info(stream);
-    what.want_logprobs = true;
+    what.asked.want_logprobs = true;
     Generation generation(what, tokenizer, metrics);
     std::string out;
     for (const std::string_view part :
@@ -264,7 +264,7 @@ TEST(Generation, ALongAnswerGoesInPartsThatAreTheWhole) {
   const ByteTokenizer tokenizer;
   for (const int n : {1, 3}) {
     GenerationInfo whole_info = info(false, n), parts_info = info(false, n);
-    whole_info.want_logprobs = parts_info.want_logprobs = true;
+    whole_info.asked.want_logprobs = parts_info.asked.want_logprobs = true;
     Generation whole(whole_info, tokenizer, metrics), parts(parts_info, tokenizer, metrics);
     for (int choice = 0; choice < n; ++choice) {
       whole.take(one(output("abc", 3, 11, true, choice)));
@@ -293,7 +293,7 @@ TEST(Generation, WhatItMayComeToHoldIsBoundedBeforeItBegins) {
   request.max_tokens = 50;
   const auto most = [&](const GenerationInfo& i) { return Generation::most_bytes(i, {&request, 1}, 1000, 4096); };
   GenerationInfo plain = info(false), with_records = info(false);
-  with_records.want_logprobs = true;
+  with_records.asked.want_logprobs = true;
   EXPECT_EQ(most(plain), 50 * 16 + 2 * 50 * 16);
   request.sampling.logprobs = 20;
   EXPECT_GT(most(with_records), 50 * 20 * 12) << "candidates count";
@@ -302,7 +302,7 @@ TEST(Generation, WhatItMayComeToHoldIsBoundedBeforeItBegins) {
   with_records.n = 16;
   EXPECT_GT(most(with_records), one_choice + 15 * 50 * 20 * 12);
   EXPECT_LT(most(with_records), 16 * one_choice) << "one choice at a time becomes JSON";
-  with_records.stream = true;
+  with_records.asked.stream = true;
   EXPECT_LE(most(with_records), 16 * 4096 + 2 * 4 * 4096) << "a stream gathers no more than its backlog";
   request.max_tokens = -1;
   EXPECT_EQ(most(plain), 900 * 48) << "to the end of the context";

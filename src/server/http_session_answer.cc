@@ -155,7 +155,7 @@ void HttpSession::begin_answer(WebExchange exchange) {
   }
   if (gone_) return cut(Abort::kClientGone);
   if (!watching_) watch();  // before anything is written: it may be the first that we hear of a client that has gone
-  if (exchange_->generation && exchange_->generation->info().stream) {
+  if (exchange_->generation && exchange_->generation->info().asked.stream) {
     if (!chunked_) keep_alive_ = false;
     write_head(exchange_->response, std::nullopt);
     write_out();
@@ -177,7 +177,7 @@ void HttpSession::tick() {
     if (ec || !self || self->phase_ != Phase::kAnswering || !self->exchange_) return;
     self->guard([&] {
       const Generation* generation = self->exchange_->generation.get();
-      if (self->quiet_ && !self->writing_ && generation != nullptr && generation->info().stream &&
+      if (self->quiet_ && !self->writing_ && generation != nullptr && generation->info().asked.stream &&
           !generation->still_here().empty()) {
         self->out_.clear();
         const std::string_view comment = generation->still_here();
@@ -200,7 +200,7 @@ void HttpSession::on_wake() {
   const Generation& generation = *exchange_->generation;
   // The rule for slow readers: what is gathered while they do not read has a bound, and passing it ends the stream.
   const auto backlog = static_cast<int64_t>(generation.gathered_bytes());
-  if (generation.info().stream && writing_ && backlog > shared_->options.max_stream_backlog)
+  if (generation.info().asked.stream && writing_ && backlog > shared_->options.max_stream_backlog)
     return cut(Abort::kSlowReader);
   if (!writing_) pump();
 }
@@ -223,7 +223,7 @@ void HttpSession::on_instances() {
 
 void HttpSession::pump() {
   Generation& generation = *exchange_->generation;
-  if (!generation.info().stream) {
+  if (!generation.info().asked.stream) {
     if (!generation.finished()) return;
     if (told_) return write_part();
     WebResponse response = generation.response();

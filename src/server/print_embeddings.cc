@@ -75,132 +75,151 @@ std::vector<int32_t> packed_signs(std::span<const float> values, bool is_signed)
   return out;
 }
 
-class EmbeddingPrinter final : public AnswerPrinter {
+// What the model made of a text: one vector, or one of each of its tokens.
+struct Vectors {
+  std::vector<float> values;
+  bool is_list = false;  // of tokens' vectors
+  size_t width = 0;      // of each of these
+};
+
+// With `dimensions` each vector is cut.
+Vectors vectors_of(const Generation& g, const AnswerChoice& choice) {
+  const EmbeddingFields& fields = g.info().embedding;
+  const size_t width = fields.pooling == Pooling::kEach ? static_cast<size_t>(g.info().embedding_len) : 0;
+  Vectors out{.is_list = width > 0};
+  for (std::span<const float> rest = choice.embedding; width > 0 && rest.size() >= width; rest = rest.subspan(width)) {
+    const std::vector<float> one = normed(rest.first(width), fields);
+    out.width = one.size();
+    out.values.insert(out.values.end(), one.begin(), one.end());
+  }
+  if (width == 0) out.values = normed(choice.embedding, fields);
+  return out;
+}
+
+void write_vector(std::span<const float> vector, JsonWriter& json) {
+  json.begin_array();
+  for (const float value : vector) json.single(value);
+  json.end_array();
+}
+
+// A vector, or a list of them.
+void write_values(const Vectors& vectors, JsonWriter& json) {
+  if (!vectors.is_list) return write_vector(vectors.values, json);
+  json.begin_array();
+  for (std::span<const float> rest = vectors.values; !rest.empty(); rest = rest.subspan(vectors.width))
+    write_vector(rest.first(vectors.width), json);
+  json.end_array();
+}
+
+class EmbeddingPrinter : public AnswerPrinter {
  public:
-  explicit EmbeddingPrinter(ApiStyle style) : style_(style) {}
-  void write_events(const Generation&, AnswerChoice&, size_t, std::string&) override {}  // it does not stream
-  void write_end(const Generation&, std::string&) override {}
-  std::string_view between_choices() const override { return style_ == ApiStyle::kCohereEmbed ? "" : ","; }
+  void write_events(const Generation&, AnswerChoice&, size_t, std::string&) final {}  // it does not stream
+  void write_end(const Generation&, std::string&) final {}
+};
+
+// OpenAI's, and vLLM's of /pooling, which has an id and the time besides.
+class OpenAiEmbeddings final : public EmbeddingPrinter {
+ public:
+  explicit OpenAiEmbeddings(bool pools) : pools_(pools) {}
   void write_begin(const Generation& g, std::string& out) override {
-    switch (style_) {
-      case ApiStyle::kEmbeddings:
-        out += "{\"object\":\"list\",\"data\":[";
-        return;
-      case ApiStyle::kPooling:
-        JsonWriter(out)
-            .begin_object()
-            .field("id", g.info().id)
-            .field("object", "list")
-            .field("created", g.info().created);
-        out += ",\"data\":[";
-        return;
-      case ApiStyle::kOllamaEmbed:
-        JsonWriter(out).begin_object().field("model", g.info().model).key("embeddings");
-        out += '[';
-        return;
-      case ApiStyle::kLlamaEmbedding:
-        out += '[';
-        return;
-      default:
-        return;
-    }
+    JsonWriter json(out);
+    json.begin_object();
+    if (pools_) json.field("id", g.info().id);
+    json.field("object", "list");
+    if (pools_) json.field("created", g.info().created);
+    out += ",\"data\":[";
   }
   void write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) override {
     const EmbeddingFields& fields = g.info().embedding;
-    // One vector, or one of each token; with `dimensions` each is cut.
-    const size_t width = fields.pooling == Pooling::kEach ? static_cast<size_t>(g.info().embedding_len) : 0;
-    std::vector<float> values;
-    size_t n_values = 0;  // of a vector
-    for (std::span<const float> rest = choice.embedding; width > 0 && rest.size() >= width;
-         rest = rest.subspan(width)) {
-      const std::vector<float> one = normed(rest.first(width), fields);
-      n_values = one.size();
-      values.insert(values.end(), one.begin(), one.end());
-    }
-    if (width == 0) values = normed(choice.embedding, fields);
+    const Vectors vectors = vectors_of(g, choice);
     JsonWriter json(out);
-    const auto write_vector = [&](std::span<const float> vector) {
-      json.begin_array();
-      for (const float value : vector) json.single(value);
-      json.end_array();
-    };
-    const auto write_values = [&] {
-      if (width == 0) return write_vector(values);
-      json.begin_array();
-      for (std::span<const float> rest = values; !rest.empty(); rest = rest.subspan(n_values))
-        write_vector(rest.first(n_values));
-      json.end_array();
-    };
-    switch (style_) {
-      case ApiStyle::kCohereEmbed:
-        return keep(fields, values);
-      case ApiStyle::kEmbeddings:
-      case ApiStyle::kPooling: {
-        const bool is_openai = style_ == ApiStyle::kEmbeddings;
-        json.begin_object().field("object", is_openai ? "embedding" : "pooling");
-        json.field("index", static_cast<int64_t>(index)).key(is_openai ? "embedding" : "data");
-        fields.base64 ? static_cast<void>(json.string(base64(values, fields))) : write_values();
-        json.end_object();
-        return;
-      }
-      case ApiStyle::kLlamaEmbedding:
-        json.begin_object().field("index", static_cast<int64_t>(index)).key("embedding");
-        if (width == 0) json.begin_array();
-        write_values();
-        if (width == 0) json.end_array();
-        json.end_object();
-        return;
-      case ApiStyle::kOllamaEmbeddings:
-        json.begin_object().key("embedding");
-        write_values();
-        json.end_object();
-        return;
-      default:
-        write_values();
-    }
+    json.begin_object().field("object", pools_ ? "pooling" : "embedding");
+    json.field("index", static_cast<int64_t>(index)).key(pools_ ? "data" : "embedding");
+    fields.base64 ? static_cast<void>(json.string(base64(vectors.values, fields))) : write_values(vectors, json);
+    json.end_object();
   }
   void write_rest(const Generation& g, std::string& out) override {
     const int64_t n = g.prompt_tokens();
-    if (style_ == ApiStyle::kCohereEmbed) {
-      write_kept(g, n, out);
-    } else if (style_ == ApiStyle::kEmbeddings || style_ == ApiStyle::kPooling) {
-      out += "],\"model\":";
-      JsonWriter json(out);
-      json.string(g.info().model).key("usage").begin_object().field("prompt_tokens", n).field("total_tokens", n);
-      json.end_object().end_object();
-    } else if (style_ == ApiStyle::kOllamaEmbed) {
-      const double now = g.info().clock != nullptr ? g.info().clock->now() : g.info().arrived;
-      out += "],\"total_duration\":" + std::to_string(static_cast<int64_t>(g.times(now).total * 1e9)) +
-             ",\"load_duration\":0,\"prompt_eval_count\":" + std::to_string(n) + "}";
-    } else if (style_ == ApiStyle::kLlamaEmbedding) {
-      out += ']';
-    }
+    out += "],\"model\":";
+    JsonWriter json(out);
+    json.string(g.info().model).key("usage").begin_object().field("prompt_tokens", n).field("total_tokens", n);
+    json.end_object().end_object();
   }
 
  private:
-  // Cohere's answers have all texts' vectors of a type together.
-  void keep(const EmbeddingFields& fields, std::span<const float> values) {
+  const bool pools_;
+};
+
+// llama.cpp's: a list of vectors of each text.
+class LlamaEmbedding final : public EmbeddingPrinter {
+ public:
+  void write_begin(const Generation&, std::string& out) override { out += '['; }
+  void write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) override {
+    const Vectors vectors = vectors_of(g, choice);
+    JsonWriter json(out);
+    json.begin_object().field("index", static_cast<int64_t>(index)).key("embedding");
+    if (!vectors.is_list) json.begin_array();
+    write_values(vectors, json);
+    if (!vectors.is_list) json.end_array();
+    json.end_object();
+  }
+  void write_rest(const Generation&, std::string& out) override { out += ']'; }
+};
+
+class OllamaEmbed final : public EmbeddingPrinter {
+ public:
+  void write_begin(const Generation& g, std::string& out) override {
+    JsonWriter(out).begin_object().field("model", g.info().model).key("embeddings");
+    out += '[';
+  }
+  void write_choice(const Generation& g, const AnswerChoice& choice, size_t, std::string& out) override {
+    JsonWriter json(out);
+    write_values(vectors_of(g, choice), json);
+  }
+  void write_rest(const Generation& g, std::string& out) override {
+    const double now = g.info().clock != nullptr ? g.info().clock->now() : g.info().arrived;
+    out += "],\"total_duration\":" + std::to_string(static_cast<int64_t>(g.times(now).total * 1e9)) +
+           ",\"load_duration\":0,\"prompt_eval_count\":" + std::to_string(g.prompt_tokens()) + "}";
+  }
+};
+
+class OllamaEmbeddings final : public EmbeddingPrinter {
+ public:
+  void write_choice(const Generation& g, const AnswerChoice& choice, size_t, std::string& out) override {
+    JsonWriter json(out);
+    json.begin_object().key("embedding");
+    write_values(vectors_of(g, choice), json);
+    json.end_object();
+  }
+};
+
+// Cohere's has all texts' vectors of a type together.
+class CohereEmbed final : public EmbeddingPrinter {
+ public:
+  std::string_view between_choices() const override { return ""; }
+  void write_choice(const Generation& g, const AnswerChoice& choice, size_t, std::string&) override {
+    const EmbeddingFields& fields = g.info().embedding;
+    const Vectors vectors = vectors_of(g, choice);
     const std::vector<std::string>& types = fields.types;
     kept_.resize(types.size());
     for (size_t i = 0; i < types.size(); ++i) {
       std::string& out = kept_[i];
       if (!out.empty()) out += ',';
       if (types[i] == "base64") {
-        out += '"' + base64(values, fields) + '"';
+        out += '"' + base64(vectors.values, fields) + '"';
         continue;
       }
       JsonWriter json(out);
-      json.begin_array();
       if (types[i] == "float") {
-        for (const float value : values) json.single(value);
-      } else {
-        for (const int32_t byte : packed_signs(values, types[i] == "binary")) json.integer(byte);
+        write_vector(vectors.values, json);
+        continue;
       }
+      json.begin_array();
+      for (const int32_t byte : packed_signs(vectors.values, types[i] == "binary")) json.integer(byte);
       json.end_array();
     }
   }
-
-  void write_kept(const Generation& g, int64_t n_tokens, std::string& out) const {
+  void write_rest(const Generation& g, std::string& out) override {
     const EmbeddingFields& fields = g.info().embedding;
     JsonWriter json(out);
     json.begin_object().field("id", g.info().id).key("embeddings").begin_object();
@@ -208,18 +227,22 @@ class EmbeddingPrinter final : public AnswerPrinter {
     json.end_object().key("texts").begin_array();
     for (const std::string& text : fields.texts) json.string(text);
     json.end_array().key("meta").begin_object().key("api_version").begin_object().field("version", "2").end_object();
-    json.key("billed_units").begin_object().field("input_tokens", n_tokens).field("image_tokens", int64_t{0});
-    json.end_object().end_object().field("response_type", "embeddings_by_type").end_object();
+    json.key("billed_units").begin_object().field("input_tokens", int64_t{g.prompt_tokens()});
+    json.field("image_tokens", int64_t{0}).end_object().end_object();
+    json.field("response_type", "embeddings_by_type").end_object();
   }
 
-  const ApiStyle style_;
+ private:
   std::vector<std::string> kept_;  // by type: the vectors, with commas between
 };
 
 }  // namespace
 
-std::unique_ptr<AnswerPrinter> make_embedding_printer(ApiStyle style) {
-  return std::make_unique<EmbeddingPrinter>(style);
-}
+std::unique_ptr<AnswerPrinter> make_embeddings_printer() { return std::make_unique<OpenAiEmbeddings>(false); }
+std::unique_ptr<AnswerPrinter> make_pooling_printer() { return std::make_unique<OpenAiEmbeddings>(true); }
+std::unique_ptr<AnswerPrinter> make_ollama_embed_printer() { return std::make_unique<OllamaEmbed>(); }
+std::unique_ptr<AnswerPrinter> make_ollama_embeddings_printer() { return std::make_unique<OllamaEmbeddings>(); }
+std::unique_ptr<AnswerPrinter> make_llama_embedding_printer() { return std::make_unique<LlamaEmbedding>(); }
+std::unique_ptr<AnswerPrinter> make_cohere_embed_printer() { return std::make_unique<CohereEmbed>(); }
 
 }  // namespace ibid

@@ -87,12 +87,12 @@ void LlamaPrinter::write_piece(const Generation& g, const AnswerChoice& choice, 
   JsonWriter json(out);
   json.begin_object().field("index", static_cast<int64_t>(index)).field("content", text);
   json.key("tokens").begin_array();
-  if (info.llama.return_tokens || info.stream) {
+  if (info.llama.return_tokens || info.asked.stream) {
     for (const TokenRecord& record : choice.records) json.integer(raw(record.chosen.token));
   }
   json.end_array().field("id_slot", int64_t{-1}).key("stop").boolean(ended);
   json.field("tokens_predicted", int64_t{choice.n_tokens}).field("tokens_evaluated", int64_t{info.prompt_lens[index]});
-  if (info.want_logprobs) write_probabilities(g, json, choice, info.llama.post_sampling);
+  if (info.asked.want_logprobs) write_probabilities(g, json, choice, info.llama.post_sampling);
   if (ended) {
     const bool by_text = choice.reason == FinishReason::kStop && !choice.stop_text.empty();
     json.field("model", info.model).key("generation_settings").raw(info.settings);

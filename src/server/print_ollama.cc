@@ -19,7 +19,7 @@ std::string on_one_line(std::string json) {
 
 class OllamaPrinter final : public AnswerPrinter {
  public:
-  explicit OllamaPrinter(ApiStyle style) : generate_(style == ApiStyle::kOllamaGenerate) {}
+  explicit OllamaPrinter(bool generate) : generate_(generate) {}
 
   void write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) override;
   void write_end(const Generation&, std::string&) override {}
@@ -95,6 +95,6 @@ void OllamaPrinter::write_choice(const Generation& g, const AnswerChoice& choice
 
 }  // namespace
 
-std::unique_ptr<AnswerPrinter> make_ollama_printer(ApiStyle style) { return std::make_unique<OllamaPrinter>(style); }
+std::unique_ptr<AnswerPrinter> make_ollama_printer(bool generate) { return std::make_unique<OllamaPrinter>(generate); }
 
 }  // namespace ibid

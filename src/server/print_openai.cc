@@ -16,8 +16,8 @@ enum class Part : uint8_t { kWhole, kPiece, kEnd };
 
 class OpenAiPrinter final : public AnswerPrinter {
  public:
-  explicit OpenAiPrinter(ApiStyle style)
-      : chat_(style == ApiStyle::kChat || style == ApiStyle::kChatBatch), has_one_prompt_(style == ApiStyle::kChat) {}
+  explicit OpenAiPrinter(OpenAiForm form)
+      : chat_(form != OpenAiForm::kCompletions), has_one_prompt_(form == OpenAiForm::kChat) {}
 
   void write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) override;
   void write_end(const Generation& g, std::string& out) override;
@@ -39,7 +39,9 @@ class OpenAiPrinter final : public AnswerPrinter {
                    const AnswerChoice& choice) const;
   void write_progress(const Generation& g, const Generation::Progress& progress, std::string& out) const;
   // A chat that echoes what the assistant said last.
-  bool has_last_words(const Generation& g) const { return chat_ && g.info().echo && !g.info().prompt_texts[0].empty(); }
+  bool has_last_words(const Generation& g) const {
+    return chat_ && g.info().asked.echo && !g.info().prompt_texts[0].empty();
+  }
   const char* chunk() const { return chat_ ? "chat.completion.chunk" : "text_completion"; }
 
   const bool chat_;
@@ -51,8 +53,8 @@ void OpenAiPrinter::write_head(const Generation& g, JsonWriter& json, const char
   const GenerationInfo& info = g.info();
   json.field("id", info.id).field("object", object).field("created", info.created).field("model", info.model);
   json.field("system_fingerprint", info.fingerprint).key("seed").large_integer(info.seed);
-  if (info.verifier == Verifier::kRejection) json.field("exact", "distribution");
-  if (info.verifier == Verifier::kTypical) json.key("exact").boolean(false);
+  if (info.asked.verifier == Verifier::kRejection) json.field("exact", "distribution");
+  if (info.asked.verifier == Verifier::kTypical) json.key("exact").boolean(false);
 }
 
 void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
@@ -61,10 +63,10 @@ void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
   json.field("total_tokens", prompt + completion);
   json.key("prompt_tokens_details").begin_object().field("cached_tokens", int64_t{g.cached_tokens()}).end_object();
   // How many there were depends on what else ran; so answers tell of it to those alone who ask.
-  if (g.info().tells_drafts || g.info().reasoning) {
+  if (g.info().asked.tells_drafts || g.info().reasoning) {
     json.key("completion_tokens_details").begin_object();
     if (g.info().reasoning) json.field("reasoning_tokens", int64_t{g.reasoning_tokens()});
-    if (g.info().tells_drafts) {
+    if (g.info().asked.tells_drafts) {
       json.field("accepted_prediction_tokens", int64_t{g.accepted_tokens()});
       json.field("rejected_prediction_tokens", int64_t{g.drafted_tokens() - g.accepted_tokens()});
     }
@@ -76,7 +78,7 @@ void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
 void OpenAiPrinter::write_extras(const Generation& g, JsonWriter& json, size_t index,
                                  const AnswerChoice& choice) const {
   const GenerationInfo& info = g.info();
-  if (info.return_token_ids) {
+  if (info.asked.return_token_ids) {
     json.key("token_ids").begin_array();
     for (const TokenRecord& record : choice.records) json.integer(raw(record.chosen.token));
     json.end_array();
@@ -86,8 +88,8 @@ void OpenAiPrinter::write_extras(const Generation& g, JsonWriter& json, size_t i
     write_trace(json, choice.records, info.seed + index % static_cast<size_t>(info.n), *info.trace);
   }
   if (has_one_prompt_) return;
-  if (!info.prompt_logprobs && !info.stream) json.key("prompt_logprobs").null();
-  if (!info.return_token_ids && !info.stream) json.key("prompt_token_ids").null();
+  if (!info.has_prompt_logprobs() && !info.asked.stream) json.key("prompt_logprobs").null();
+  if (!info.asked.return_token_ids && !info.asked.stream) json.key("prompt_token_ids").null();
   write_prompt(g, json, index, choice);
 }
 
@@ -96,12 +98,12 @@ void OpenAiPrinter::write_prompt(const Generation& g, JsonWriter& json, size_t i
                                  const AnswerChoice& choice) const {
   const GenerationInfo& info = g.info();
   if (choice.started || index % static_cast<size_t>(info.n) != 0) return;
-  if (info.return_token_ids) {
+  if (info.asked.return_token_ids) {
     json.key("prompt_token_ids").begin_array();
     for (const TokenId id : info.prompt_ids[index / static_cast<size_t>(info.n)]) json.integer(raw(id));
     json.end_array();
   }
-  if (!info.prompt_logprobs) return;
+  if (!info.has_prompt_logprobs()) return;
   json.key("prompt_logprobs");
   write_prompt_logprobs(json, g.tokenizer(), info.prompt_lens[index / static_cast<size_t>(info.n)],
                         g.prompt_of(index).records);
@@ -163,22 +165,22 @@ void OpenAiPrinter::write_choice(const Generation& g, JsonWriter& json, size_t i
     part == Part::kWhole ? write_message(g, json, index, choice) : write_delta(g, json, index, piece, choice);
     json.end_object();
   } else {
-    const bool echo = info.echo && !choice.started;
+    const bool echo = info.asked.echo && !choice.started;
     const std::string text = part == Part::kWhole ? choice.text_of(PartKind::kText)
                              : piece != nullptr   ? piece->text
                                                   : "";
     json.field("text", echo ? info.prompt_texts[prompt] + text : text);
   }
   const LogprobExtras extras{
-      .processed = info.processed_logprobs, .ids = info.return_token_ids, .as_ids = info.tokens_as_ids};
+      .processed = info.processed_logprobs, .ids = info.asked.return_token_ids, .as_ids = info.asked.tokens_as_ids};
   json.key("logprobs");
-  if (!info.want_logprobs || (part != Part::kWhole && piece == nullptr && choice.records.empty())) {
+  if (!info.asked.want_logprobs || (part != Part::kWhole && piece == nullptr && choice.records.empty())) {
     json.null();
   } else if (chat_) {
     write_chat_logprobs(json, g.tokenizer(), choice.records, extras, texts);
   } else {
     std::span<const TokenId> ids;
-    if (info.echo && !choice.started) ids = info.prompt_ids[prompt];
+    if (info.asked.echo && !choice.started) ids = info.prompt_ids[prompt];
     write_completion_logprobs(json, g.tokenizer(), ids, g.prompt_of(index).records, choice.records, extras, texts);
   }
   json.key("finish_reason");
@@ -221,13 +223,13 @@ void OpenAiPrinter::write_event(const Generation& g, size_t index, Part part, co
   write_choice(g, json, index, part, piece, choice, choice.token_texts);
   json.end_array();
   if (has_one_prompt_) write_prompt(g, json, index, choice);
-  if (info.continuous_usage) {
+  if (info.asked.continuous_usage) {
     json.key("usage");
     write_usage(g, json);
-  } else if (info.include_usage) {
+  } else if (info.asked.include_usage) {
     json.key("usage").null();
   }
-  if (info.timings && (piece != nullptr || part == Part::kEnd)) g.write_timings(json);
+  if (info.asked.timings && (piece != nullptr || part == Part::kEnd)) g.write_timings(json);
   json.end_object();
   out += "\n\n";
   choice.started = true;
@@ -260,7 +262,7 @@ void OpenAiPrinter::write_events(const Generation& g, AnswerChoice& choice, size
   }
   // Text that may be part of a stop is held back by the engine; its tokens' records go with the next text.
   for (const AnswerPart& part : parts) write_event(g, index, Part::kPiece, &part, choice, out);
-  const bool must_begin = choice.finished && !choice.started && g.info().echo;
+  const bool must_begin = choice.finished && !choice.started && g.info().asked.echo;
   if (must_begin && !choice.failed()) {
     const AnswerPart nothing;
     write_event(g, index, Part::kPiece, &nothing, choice, out);
@@ -275,18 +277,18 @@ void OpenAiPrinter::write_events(const Generation& g, AnswerChoice& choice, size
 
 void OpenAiPrinter::write_end(const Generation& g, std::string& out) {
   const GenerationInfo& info = g.info();
-  if (info.include_usage || info.ledger) {
+  if (info.asked.include_usage || info.asked.ledger) {
     out += "data: ";
     JsonWriter json(out);
     json.begin_object();
     write_head(g, json, chunk());
     json.key("choices").begin_array().end_array();
-    if (info.include_usage) {
+    if (info.asked.include_usage) {
       json.key("usage");
       write_usage(g, json);
     }
-    if (info.timings) g.write_timings(json);
-    if (info.ledger) g.write_ledger(json);
+    if (info.asked.timings) g.write_timings(json);
+    if (info.asked.ledger) g.write_ledger(json);
     json.end_object();
     out += "\n\n";
   }
@@ -311,17 +313,17 @@ void OpenAiPrinter::write_rest(const Generation& g, std::string& out) {
   JsonWriter json(out);
   json.end_array();
   if (has_one_prompt_) write_prompt(g, json, 0, g.choices()[0]);
-  if (has_one_prompt_ && !g.info().prompt_logprobs) json.key("prompt_logprobs").null();
+  if (has_one_prompt_ && !g.info().has_prompt_logprobs()) json.key("prompt_logprobs").null();
   json.key("usage");
   write_usage(g, json);
-  if (g.info().timings) g.write_timings(json);
-  if (g.info().ledger) g.write_ledger(json);
-  if (g.info().verbose) json.key("__verbose").begin_object().field("prompt", g.info().rendered).end_object();
+  if (g.info().asked.timings) g.write_timings(json);
+  if (g.info().asked.ledger) g.write_ledger(json);
+  if (g.info().asked.verbose) json.key("__verbose").begin_object().field("prompt", g.info().rendered).end_object();
   json.end_object();
 }
 
 }  // namespace
 
-std::unique_ptr<AnswerPrinter> make_openai_printer(ApiStyle style) { return std::make_unique<OpenAiPrinter>(style); }
+std::unique_ptr<AnswerPrinter> make_openai_printer(OpenAiForm form) { return std::make_unique<OpenAiPrinter>(form); }
 
 }  // namespace ibid

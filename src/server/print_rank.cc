@@ -11,7 +11,7 @@ namespace {
 
 class RankPrinter final : public AnswerPrinter {
  public:
-  explicit RankPrinter(ApiStyle style) : style_(style) {}
+  explicit RankPrinter(bool reranks) : reranks_(reranks) {}
   void write_events(const Generation&, AnswerChoice&, size_t, std::string&) override {}  // it does not stream
   void write_end(const Generation&, std::string&) override {}
   std::string_view between_choices() const override { return ""; }  // all come at the end, in another order
@@ -21,8 +21,7 @@ class RankPrinter final : public AnswerPrinter {
   }
   void write_rest(const Generation& g, std::string& out) override {
     const RankFields& fields = g.info().rank;
-    const bool sorts = style_ == ApiStyle::kRerank;
-    if (sorts) {
+    if (reranks_) {
       // Of equal ones the first first.
       std::ranges::stable_sort(scores_, std::ranges::greater(), &Score::value);
       if (fields.top_n > 0) scores_.resize(std::min(scores_.size(), static_cast<size_t>(fields.top_n)));
@@ -30,12 +29,12 @@ class RankPrinter final : public AnswerPrinter {
     JsonWriter json(out);
     if (fields.is_bare) return write_bare(fields, json);
     json.begin_object().field("id", g.info().id).field("object", "list").field("created", g.info().created);
-    json.field("model", g.info().model).key(sorts ? "results" : "data").begin_array();
+    json.field("model", g.info().model).key(reranks_ ? "results" : "data").begin_array();
     for (const Score& score : scores_) {
       json.begin_object().field("index", static_cast<int64_t>(score.index));
-      if (!sorts) json.field("object", "score");
-      json.key(sorts ? "relevance_score" : "score").single(score.value);
-      if (fields.returns_documents && sorts)
+      if (!reranks_) json.field("object", "score");
+      json.key(reranks_ ? "relevance_score" : "score").single(score.value);
+      if (fields.returns_documents && reranks_)
         json.key("document").begin_object().field("text", fields.documents[score.index]).end_object();
       json.end_object();
     }
@@ -58,12 +57,12 @@ class RankPrinter final : public AnswerPrinter {
     }
     json.end_array();
   }
-  const ApiStyle style_;
+  const bool reranks_;
   std::vector<Score> scores_;
 };
 
 }  // namespace
 
-std::unique_ptr<AnswerPrinter> make_rank_printer(ApiStyle style) { return std::make_unique<RankPrinter>(style); }
+std::unique_ptr<AnswerPrinter> make_rank_printer(bool reranks) { return std::make_unique<RankPrinter>(reranks); }
 
 }  // namespace ibid

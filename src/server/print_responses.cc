@@ -258,7 +258,7 @@ void ResponsesPrinter::take(const Generation& g, const AnswerPart& part, size_t 
 }
 
 void ResponsesPrinter::take_records(const Generation& g, const AnswerChoice& choice) {
-  if (!g.info().want_logprobs) return;
+  if (!g.info().asked.want_logprobs) return;
   std::span<const TokenRecord> records = choice.records;
   const auto n_reasoning = static_cast<size_t>(std::max(0, choice.n_reasoning - n_records_));
   n_records_ += static_cast<int32_t>(records.size());
@@ -267,7 +267,8 @@ void ResponsesPrinter::take_records(const Generation& g, const AnswerChoice& cho
   std::string list;
   JsonWriter json(list);
   write_token_logprobs(json, g.tokenizer(), records,
-                       {.processed = g.info().processed_logprobs, .as_ids = g.info().tokens_as_ids}, token_texts_);
+                       {.processed = g.info().processed_logprobs, .as_ids = g.info().asked.tokens_as_ids},
+                       token_texts_);
   (logprobs_ += logprobs_.empty() ? "" : ",").append(list, 1, list.size() - 2);
 }
 
@@ -335,7 +336,7 @@ void ResponsesPrinter::write_events(const Generation& g, AnswerChoice& choice, s
     write_response(g, items_, nullptr, json);
     event("response.in_progress", members, out);
   }
-  if (g.info().timings) timings_ = as_member([&](JsonWriter& json) { g.write_timings(json); });
+  if (g.info().asked.timings) timings_ = as_member([&](JsonWriter& json) { g.write_timings(json); });
   for (const AnswerPart& part : parts) take(g, part, index, &out);
   if (!choice.finished || std::exchange(choice.end_written, true)) return;
   if (items_.empty() && !choice.failed()) take(g, AnswerPart(), index, &out);

@@ -42,9 +42,9 @@ Result<const std::string*> read_text(const Json& body, const char* name) {
 
 // As chat reads it, so that what is told of it is what chat would answer to, and what chat refuses is refused.
 Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, const ServerOptions& options,
-                                     ApiStyle style = ApiStyle::kChat) {
+                                     const ApiDialect& dialect) {
   ApiLimits limits = options.api;
-  limits.max_tool_name = max_tool_name(style);
+  limits.max_tool_name = dialect.max_tool_name;
   ASSIGN_OR_RETURN(ApiRequest api, parse_api_request(Endpoint::kChat, body, limits));
   TRY(answering_name(api.model, backend.model(), options));
   TRY(build_common(api, backend.tokenizer()));
@@ -155,7 +155,7 @@ WebResponse Service::count_tokens(const WebRequest& request, WebExchange& exchan
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
     ASSIGN_OR_RETURN(const DialectBody own, body_of_messages(body, true));
     exchange.is_ours = true;
-    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(own.body, backend, options_, ApiStyle::kMessages));
+    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(own.body, backend, options_, *exchange.api));
     ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
     return encode_chat(chat, backend.tokenizer(), api.add_special).size();
   }();
@@ -164,11 +164,11 @@ WebResponse Service::count_tokens(const WebRequest& request, WebExchange& exchan
 }
 
 // llama.cpp's count of what a chat would read.
-WebResponse Service::chat_tokens(const WebRequest& request, WebExchange&) {
+WebResponse Service::chat_tokens(const WebRequest& request, WebExchange& exchange) {
   Backend& backend = *backend_.load();
   const auto count = [&]() -> Result<size_t> {
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
-    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
+    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_, *exchange.api));
     ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
     return encode_chat(chat, backend.tokenizer(), api.add_special).size();
   }();
@@ -176,7 +176,7 @@ WebResponse Service::chat_tokens(const WebRequest& request, WebExchange&) {
   return json_response(R"({"object":"response.input_tokens","input_tokens":)" + std::to_string(*count) + "}");
 }
 
-WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
+WebResponse Service::tokenize(const WebRequest& request, WebExchange& exchange) {
   Backend& backend = *backend_.load();
   const Tokenizer& tokenizer = backend.tokenizer();
   bool with_strings = false;
@@ -194,7 +194,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange&) {
     ASSIGN_OR_RETURN(const std::string* content, read_text(body, "content"));
     ASSIGN_OR_RETURN(const std::string* prompt, read_text(body, "prompt"));
     if (const Json* messages = body.find("messages"); messages != nullptr && !messages->is_null()) {
-      ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
+      ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_, *exchange.api));
       ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
       return std::pair(encode_chat(chat, tokenizer, api.add_special), with_pieces);
     }
@@ -263,11 +263,11 @@ WebResponse Service::detokenize(const WebRequest& request, WebExchange&) {
   return response;
 }
 
-WebResponse Service::apply_template(const WebRequest& request, WebExchange&) {
+WebResponse Service::apply_template(const WebRequest& request, WebExchange& exchange) {
   Backend& backend = *backend_.load();
   const auto prompt = [&]() -> Result<RenderedPrompt> {
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
-    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_));
+    ASSIGN_OR_RETURN(const ApiRequest api, read_conversation(body, backend, options_, *exchange.api));
     return backend.render_chat(api.chat);
   }();
   if (!prompt) return error_response(ApiError::of(prompt.error()));

@@ -112,10 +112,9 @@ WebResponse Service::response_tokens(const WebRequest& request, WebExchange& exc
     ASSIGN_OR_RETURN(const DialectBody own, body_of_response(body, [&](std::string_view id) {
                        return stored_.find(id, exchange.tenant, now());
                      }));
-    exchange.style = ApiStyle::kResponses;
     exchange.is_ours = true;
     ApiLimits limits = options_.api;
-    limits.max_tool_name = max_tool_name(ApiStyle::kResponses);
+    limits.max_tool_name = exchange.api->max_tool_name;
     ASSIGN_OR_RETURN(const ApiRequest api, parse_api_request(Endpoint::kChat, own.body, limits));
     TRY(answering_name(api.model, backend.model(), options_));
     ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));

@@ -7,7 +7,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "server/api_dialects.h"
 #include "server/api_keys.h"
 #include "server/backend.h"
 #include "server/byte_budget.h"
@@ -42,8 +44,8 @@ struct WebExchange {
   std::string tenant;
   std::string method;
   const char* route = "other";
-  ApiStyle style = ApiStyle::kChat;  // whose form the answer has, and its errors
-  bool is_ours = false;              // the body has been read as one of ours, so that errors have our names of fields
+  const ApiDialect* api = &dialect_of(ApiStyle::kChat);  // whose form the answer has, and its errors
+  bool is_ours = false;  // the body has been read as one of ours, so that errors have our names of fields
   double arrived = 0;
   int64_t n_sequences = 0;  // that count for the tenant
   std::optional<TraceParent> trace;
@@ -113,14 +115,23 @@ class Service {
 
  private:
   struct Route {
+    enum class Needs : uint8_t { kModel, kNothing };
     const char* method;
     const char* path;
     const char* name;                                                  // label in metrics and log
     WebResponse (Service::*handler)(const WebRequest&, WebExchange&);  // null: a generation
-    ApiStyle style = ApiStyle::kChat;
-    bool needs_model = true;
-    bool takes_rest = false;  // also path + "/..."
+    Needs needs = Needs::kModel;
+    bool takes_rest = false;          // also path + "/..."
+    const ApiDialect* api = nullptr;  // in routes() never null
+    bool needs_model() const { return needs == Needs::kModel; }
   };
+  // The route of a path, and the methods that the path takes. Null: there is no such path; of one that does not take
+  // the request's method: any of the path's routes.
+  struct Found {
+    const Route* route = nullptr;
+    std::string methods = {};
+  };
+  struct Asked;  // a request on its way to the engine
   // What all models of a server share.
   struct Shared {
     Shared(const ServerOptions& options, const ApiKeys& keys)
@@ -140,14 +151,22 @@ class Service {
     std::vector<std::string> tags = {};
   };
   Service(const ServerOptions& options, ApiKeys keys, RequestLog& log, std::shared_ptr<Shared> shared);
+  static const std::vector<Route>& routes();
+  static Found find_route(const WebRequest& request);
   std::vector<ListedModel> listed() const;
   // What a request is for and from whom, noted in the exchange; the answer of one that needs no more: of a path,
   // method, key or content type that is refused.
   std::optional<WebResponse> answer_at_door(const WebRequest& request, WebExchange& exchange,
                                             const Route*& route) const;
+  // What answer_at_door() looks at, in its order: each answers what it refuses.
+  std::optional<WebResponse> check_site(const WebRequest& request, const Found& found, WebExchange& exchange) const;
+  std::optional<WebResponse> answer_preflight(const WebRequest& request, const Found& found,
+                                              WebExchange& exchange) const;
+  std::optional<WebResponse> check_key(const WebRequest& request, const Found& found, WebExchange& exchange) const;
+  std::optional<WebResponse> check_path(const WebRequest& request, const Found& found, WebExchange& exchange) const;
   // What a body is refused for that no model is needed to see. Of a model that is not loaded.
   std::optional<ApiError> fault_in_body(const WebRequest& request, const WebExchange& exchange, const Route& route,
-                                        const Json& body, ModelInfo model);
+                                        Json body, const ModelInfo& model);
   EngineStats stats() const;  // of all models
 
   std::string_view health_word() const;
@@ -166,10 +185,18 @@ class Service {
   std::optional<ApiError> promise(WebExchange& exchange, int64_t bytes, const std::string& field);
   // The response, or a refusal where there is no memory for it.
   WebResponse counted(WebResponse response, WebExchange& exchange);
-  // `tokenizer`: null where the model is not loaded; then of the APIs that need none.
+  // `tokenizer`: null where the model is not loaded; then of bodies that reads_unloaded().
   Result<DialectBody> read_dialect(const WebExchange& exchange, Json body, const ModelInfo& model,
                                    const Tokenizer* tokenizer);
-  static Status check_choices(ApiStyle style, const ApiRequest& api);
+  // The request in such a body, of which it takes what is large.
+  Result<ApiRequest> read_request(const ApiDialect& api, DialectBody& own, const ModelInfo& model,
+                                  const Tokenizer* tokenizer) const;
+  // generate()'s parts, in their order. Each refusal is the first that holds.
+  Status read(const WebRequest& request, WebExchange& exchange, Asked& asked);
+  std::optional<ApiError> admit(WebExchange& exchange, Asked& asked);
+  std::optional<ApiError> build(const WebRequest& request, WebExchange& exchange, Asked& asked);
+  void describe(const WebRequest& request, const WebExchange& exchange, Asked& asked);
+  std::optional<ApiError> begin(WebExchange& exchange, Asked& asked, std::function<void()> wake);
   static int64_t sequences_of(const ApiRequest& api);  // that its choices, prompts and conversations come to
   Status submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox);
   void submit_held(WebExchange& exchange);

@@ -1,12 +1,9 @@
 // Service, from a request's body to sequences in the engine: whose API it is of, what it may take, and its begin.
 #include <algorithm>
 #include <string>
-#include <tuple>
 
-#include "base/json.h"
 #include "kernels/arithmetic_version.h"
 #include "server/build_requests.h"
-#include "server/dialects.h"
 #include "server/file_store.h"
 #include "server/model_names.h"
 #include "server/parse_body.h"
@@ -38,31 +35,6 @@ ApiError too_long(int64_t n_tokens, const ModelInfo& model, std::string field, b
   return error;
 }
 
-Status mend_fields(std::initializer_list<std::string_view> names, MixedPrompts kind, const Tokenizer& tokenizer,
-                   Json& body) {
-  if (body.object() == nullptr) return {};
-  for (auto& [name, value] : *body.object()) {
-    if (std::ranges::find(names, std::string_view(name)) != names.end()) TRY(mend_prompts(tokenizer, kind, value));
-  }
-  return {};
-}
-
-// SageMaker has one path for all that a model does: which API a body is of, by the field that none of the others has.
-std::pair<ApiStyle, const char*> invoked(const Json& body, const ModelInfo& model) {
-  const auto has = [&](std::initializer_list<const char*> names) {
-    return std::ranges::any_of(names, [&](const char* name) { return given(body, name) != nullptr; });
-  };
-  if (body.object() == nullptr) return {ApiStyle::kChat, "chat"};
-  if (model.is_encoder && has({"messages"})) return {ApiStyle::kEmbeddings, "embeddings"};
-  if (has({"messages"})) return {ApiStyle::kChat, "chat"};
-  if (has({"query"})) return {ApiStyle::kRerank, "rerank"};
-  if (has({"text_1", "text_2", "queries", "data_1", "data_2"})) return {ApiStyle::kScore, "rerank"};
-  if (has({"texts"})) return {ApiStyle::kCohereEmbed, "embeddings"};
-  if (has({"input"})) return {ApiStyle::kEmbeddings, "embeddings"};
-  if (has({"prompt"})) return {ApiStyle::kCompletions, "completions"};
-  return {ApiStyle::kChat, "chat"};
-}
-
 // The events of a response that fails before it has begun.
 WebResponse failed_stream(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics) {
   std::vector<Output> outputs(1);
@@ -92,49 +64,46 @@ int64_t Service::texts_at_once(const std::string& tenant) const {
   return std::clamp<int64_t>(options_.n_places / 2, 1, by_terms > 0 ? std::min<int64_t>(by_terms, 64) : 64);
 }
 
+struct Service::Asked {
+  DialectBody own;
+  ApiRequest api;
+  std::string name;             // the model's, as the answer has it
+  int64_t at_once = INT64_MAX;  // of its texts, that the engine has at a time
+  int64_t n_sequences = 0;      // that count for the tenant
+  BuiltRequests built;
+  GenerationInfo info;
+  bool makes_vectors() const { return own.embedding.pooling != Pooling::kNone; }
+};
+
 // A body of any API in the words of ours.
 Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body, const ModelInfo& model,
                                           const Tokenizer* tokenizer) {
-  switch (exchange.style) {
-    case ApiStyle::kMessages:
-      return body_of_messages(body);
-    case ApiStyle::kResponses:
-      return body_of_response(body, [&](std::string_view id) { return stored_.find(id, exchange.tenant, now()); });
-    case ApiStyle::kOllamaChat:
-    case ApiStyle::kOllamaGenerate:
-      return body_of_ollama(body, exchange.style == ApiStyle::kOllamaGenerate, model,
-                            is_of_fleet_ || fleet_ != nullptr);
-    case ApiStyle::kLlama:
-      return body_of_completion(body, *tokenizer);
-    case ApiStyle::kInfill:
-      return body_of_infill(body, *tokenizer, fim_);
-    case ApiStyle::kEmbeddings:
-    case ApiStyle::kOllamaEmbed:
-    case ApiStyle::kOllamaEmbeddings:
-    case ApiStyle::kLlamaEmbedding:
-    case ApiStyle::kCohereEmbed:
-    case ApiStyle::kPooling:
-      TRY(mend_fields({"input", "content", "prompt"}, MixedPrompts::kList, *tokenizer, body));
-      return body_of_embeddings(body, exchange.style, model, options_.api);
-    case ApiStyle::kRerank:
-    case ApiStyle::kScore:
-      return body_of_rank(body, exchange.style, model, *tokenizer, options_.api);
-    case ApiStyle::kChatBatch:
-      return body_of_chat_batch(std::move(body));
-    case ApiStyle::kChat:
-    case ApiStyle::kCompletions:
-      break;
-  }
-  DialectBody out;
-  out.endpoint = exchange.style == ApiStyle::kCompletions ? Endpoint::kCompletions : Endpoint::kChat;
-  out.body = std::move(body);
-  if (exchange.style == ApiStyle::kCompletions) TRY(mend_fields({"prompt"}, MixedPrompts::kOne, *tokenizer, out.body));
-  return out;
+  return exchange.api->read(
+      std::move(body), {.model = model,
+                        .tokenizer = tokenizer,
+                        .fim = fim_,
+                        .limits = options_.api,
+                        .find_response = [&](std::string_view id) { return stored_.find(id, exchange.tenant, now()); },
+                        .may_unload = is_of_fleet_ || fleet_ != nullptr});
 }
 
-Status Service::check_choices(ApiStyle style, const ApiRequest& api) {
-  if (api.n == 1 || style == ApiStyle::kChat || style == ApiStyle::kCompletions) return {};
-  return unsupported("n is " + std::to_string(api.n) + "; this API has one choice.", "n");
+Result<ApiRequest> Service::read_request(const ApiDialect& dialect, DialectBody& own, const ModelInfo& model,
+                                         const Tokenizer* tokenizer) const {
+  const bool makes_vectors = own.embedding.pooling != Pooling::kNone;
+  ApiLimits limits = options_.api;
+  if (makes_vectors) limits.max_prompts = limits.max_choices = limits.max_inputs;
+  limits.max_tool_name = dialect.max_tool_name;
+  ASSIGN_OR_RETURN(ApiRequest api, parse_api_request(own.endpoint, own.body, limits, model.sampling));
+  if (tokenizer != nullptr) TRY(fill_in(api, *tokenizer, fim_));
+  TRY(add_conversations(api, own.conversations, own.body, limits));
+  if (makes_vectors) api.echo = false, api.max_tokens = 0, api.prompt_name = own.prompt_name;
+  if (!own.rank.pairs.empty()) api.prompts = std::exchange(own.rank.pairs, {});
+  api.keeps_prompt = dialect.repeats_request;
+  if (api.n != 1 && !dialect.has_choices)
+    return unsupported("n is " + std::to_string(api.n) + "; this API has one choice.", "n");
+  own.conversations = {};
+  own.body = Json();
+  return api;
 }
 
 int64_t Service::sequences_of(const ApiRequest& api) {
@@ -144,169 +113,172 @@ int64_t Service::sequences_of(const ApiRequest& api) {
 
 WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
-  Backend& backend = *backend_.load();
-  Result<Json> body = parse_body(request.body, options_.api.json);
-  if (!body) return error_response(ApiError::of(body.error()));
-  if (request.path() == "/invocations") std::tie(exchange.style, exchange.route) = invoked(*body, backend.model());
-  if (request.path() == "/embeddings" && wants_each_token(*body, backend.model()))
-    exchange.style = ApiStyle::kLlamaEmbedding;
-  Result<DialectBody> own = read_dialect(exchange, *std::move(body), backend.model(), &backend.tokenizer());
-  if (!own) return error_response(ApiError::of(own.error()));
-  exchange.is_ours = true;
-  if (own->answer) {
-    const std::string* asked = text_at(own->body, "model");
-    const Result<std::string> known = answering_name(asked != nullptr ? *asked : "", backend.model(), options_);
-    if (!known) return error_response(ApiError::of(known.error()));
-    WebResponse response;
-    response.body = *std::move(own->answer);
+  Asked asked;
+  if (const Status status = read(request, exchange, asked); !status)
+    return error_response(ApiError::of(status.error()));
+  WebResponse response;
+  if (asked.own.answer) {
+    response.body = *std::move(asked.own.answer);
     return response;
   }
-  const Endpoint endpoint = own->endpoint;
-  const ModelInfo& model = backend.model();
-  const bool makes_vectors = own->embedding.pooling != Pooling::kNone;
-  if (model.is_encoder && !makes_vectors)
-    return error_response(ApiError::of(
-        unsupported("This model is an encoder: it makes vectors of texts (/v1/embeddings) and no answers.", "model")));
-  ApiLimits limits = options_.api;
-  if (makes_vectors) limits.max_prompts = limits.max_choices = limits.max_inputs;
-  limits.max_tool_name = max_tool_name(exchange.style);
-  Result<ApiRequest> api = parse_api_request(endpoint, own->body, limits, model.sampling);
-  if (!api) return error_response(ApiError::of(api.error()));
-  if (Status filled = fill_in(*api, backend.tokenizer(), fim_); !filled)
-    return error_response(ApiError::of(filled.error()));
-  if (Status more = add_conversations(*api, own->conversations, own->body, limits); !more)
-    return error_response(ApiError::of(more.error()));
-  own->conversations.clear();
-  if (makes_vectors) api->echo = false, api->max_tokens = 0, api->prompt_name = own->prompt_name;
-  if (!own->rank.pairs.empty()) api->prompts = std::exchange(own->rank.pairs, {});
-  const bool is_llama = exchange.style == ApiStyle::kLlama || exchange.style == ApiStyle::kInfill;
-  api->keeps_prompt = is_llama;
-  if (const Status status = check_choices(exchange.style, *api); !status)
-    return error_response(ApiError::of(status.error()));
-  Result<std::string> name = answering_name(api->model, model, options_);
-  if (!name) return error_response(ApiError::of(name.error()));
-  // Many texts are under way a few at a time.
-  const int64_t at_once = makes_vectors ? texts_at_once(exchange.tenant) : INT64_MAX;
-  const int64_t n_sequences = std::min(at_once, sequences_of(*api));
-  if (backend.is_full()) {
-    return error_response(
-        {429, "The queue is full; try again later.", "", "queue_full", quotas_.retry_after(n_sequences, now())});
+  if (const std::optional<ApiError> refusal = admit(exchange, asked)) return error_response(*refusal);
+  if (const std::optional<ApiError> refusal = build(request, exchange, asked)) return error_response(*refusal);
+  const Backend& backend = *backend_.load();
+  if (asked.info.refusal != nullptr) return failed_stream(std::move(asked.info), backend.tokenizer(), metrics_);
+  const int64_t most = Generation::most_bytes(asked.info, asked.built.requests, backend.model().context_len,
+                                              options_.max_stream_backlog);
+  const std::string field = asked.makes_vectors() ? asked.api.prompt_name : "max_tokens";
+  if (const std::optional<ApiError> refusal = promise(exchange, most, field)) return error_response(*refusal);
+  if (const std::optional<ApiError> refusal = begin(exchange, asked, std::move(wake))) return error_response(*refusal);
+  if (!asked.makes_vectors()) response.headers.emplace_back("Ibid-Seed", std::to_string(asked.api.sampling.seed));
+  if (asked.api.stream) {
+    response.content_type = exchange.generation->stream_type();
+    response.headers.emplace_back("Cache-Control", "no-cache");
+    response.headers.emplace_back("X-Accel-Buffering", "no");
   }
-  if (const std::optional<ApiError> refusal = quotas_.enter(exchange.tenant, n_sequences, now()))
-    return error_response(*refusal);
-  exchange.n_sequences = n_sequences;
-  own->body = Json();
-  if (!api->has_seed) api->sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
-  Result<BuiltRequests> built = build_requests(*api, backend, exchange.tenant);
-  if (!built) return error_response(ApiError::of(built.error()));
+  return response;
+}
 
-  GenerationInfo info;
-  // Clients of Responses know a prompt that is too long by an event of the stream that they asked for.
-  const bool fails_in_stream = exchange.style == ApiStyle::kResponses && api->stream;
+// What the body says, for a model that is there and of a kind that can.
+Status Service::read(const WebRequest& request, WebExchange& exchange, Asked& asked) {
+  const Backend& backend = *backend_.load();
+  const ModelInfo& model = backend.model();
+  ASSIGN_OR_RETURN(Json body, parse_body(request.body, options_.api.json));
+  if (request.path() == "/invocations") {
+    exchange.api = &dialect_of_invocation(body, model);
+    exchange.route = exchange.api->route;
+  }
+  if (request.path() == "/embeddings" && wants_each_token(body, model))
+    exchange.api = &dialect_of(ApiStyle::kLlamaEmbedding);
+  ASSIGN_OR_RETURN(asked.own, read_dialect(exchange, std::move(body), model, &backend.tokenizer()));
+  exchange.is_ours = true;
+  if (asked.own.answer) {
+    const std::string* name = text_at(asked.own.body, "model");
+    ASSIGN_OR_RETURN(asked.name, answering_name(name != nullptr ? *name : "", model, options_));
+    return {};
+  }
+  if (model.is_encoder && !asked.makes_vectors())
+    return unsupported("This model is an encoder: it makes vectors of texts (/v1/embeddings) and no answers.", "model");
+  ASSIGN_OR_RETURN(asked.api, read_request(*exchange.api, asked.own, model, &backend.tokenizer()));
+  ASSIGN_OR_RETURN(asked.name, answering_name(asked.api.model, model, options_));
+  return {};
+}
+
+// Whether there is a place for it in the queue, and by the tenant's terms.
+std::optional<ApiError> Service::admit(WebExchange& exchange, Asked& asked) {
+  // Many texts are under way a few at a time.
+  if (asked.makes_vectors()) asked.at_once = texts_at_once(exchange.tenant);
+  asked.n_sequences = std::min(asked.at_once, sequences_of(asked.api));
+  if (backend_.load()->is_full()) {
+    const int seconds = quotas_.retry_after(asked.n_sequences, now());
+    return ApiError{429, "The queue is full; try again later.", "", "queue_full", seconds};
+  }
+  if (std::optional<ApiError> refusal = quotas_.enter(exchange.tenant, asked.n_sequences, now())) return refusal;
+  exchange.n_sequences = asked.n_sequences;  // it is in, and finish() takes it out
+  return std::nullopt;
+}
+
+// The engine's requests, each of which the model can read, and what the answer has to know of them.
+std::optional<ApiError> Service::build(const WebRequest& request, WebExchange& exchange, Asked& asked) {
+  Backend& backend = *backend_.load();
+  ApiRequest& api = asked.api;
+  GenerationInfo& info = asked.info;
+  if (!api.has_seed) api.sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
+  Result<BuiltRequests> built = build_requests(api, backend, exchange.tenant);
+  if (!built) return ApiError::of(built.error());
+  asked.built = *std::move(built);
   const TenantTerms& terms = quotas_.terms_of(exchange.tenant);
-  for (Request& r : built->requests) {
+  const bool is_completion = asked.own.endpoint == Endpoint::kCompletions;
+  const int32_t context_len = backend.model().context_len;
+  for (Request& r : asked.built.requests) {
     r.weight = static_cast<float>(terms.weight);
     r.max_wait = static_cast<float>(terms.max_wait);
-    r.pooling = own->embedding.pooling;
-    if (!own->rank.second_text.empty()) r.second_text = own->rank.second_text[info.requests.size()];
+    r.pooling = asked.own.embedding.pooling;
+    if (!asked.own.rank.second_text.empty()) r.second_text = asked.own.rank.second_text[info.requests.size()];
     const auto len = static_cast<int64_t>(r.prompt.size());
-    if (len >= model.context_len && !(len == model.context_len && r.max_tokens == 0)) {
-      const ApiError refusal =
-          too_long(len, model, endpoint == Endpoint::kChat ? "messages" : api->prompt_name, makes_vectors);
-      if (!fails_in_stream) return error_response(refusal);
+    if (len >= context_len && !(len == context_len && r.max_tokens == 0)) {
+      const std::string field = is_completion ? api.prompt_name : "messages";
+      const ApiError refusal = too_long(len, backend.model(), field, asked.makes_vectors());
+      // Some APIs' clients know it by an event of the stream that they asked for.
+      if (!exchange.api->fails_in_stream || !api.stream) return refusal;
       info.refusal = std::make_shared<const ApiError>(refusal);
     }
     r.id = backend.next_id();
     info.requests.push_back(r.id);
     info.prompt_lens.push_back(static_cast<int32_t>(len));
-    if ((endpoint == Endpoint::kCompletions && api->echo && api->want_logprobs) || api->return_token_ids)
-      info.prompt_ids.push_back(r.prompt);
+    if ((is_completion && api.echo && api.want_logprobs) || api.return_token_ids) info.prompt_ids.push_back(r.prompt);
   }
-  info.style = exchange.style;
-  info.id = std::string(id_prefix_of(info.style)) + hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0]));
-  // Whoever knows this one may read the answer.
-  if (exchange.style == ApiStyle::kResponses) info.id = "resp_" + hex(random_bits()) + hex(random_bits());
-  info.model = *std::move(name);
-  const size_t n_prompts = info.requests.size();
+  describe(request, exchange, asked);
+  return std::nullopt;
+}
+
+// What the answer has to know besides of the request, which is built.
+void Service::describe(const WebRequest& request, const WebExchange& exchange, Asked& asked) {
+  const Backend& backend = *backend_.load();
+  const ModelInfo& model = backend.model();
+  const ApiRequest& api = asked.api;
+  BuiltRequests& built = asked.built;
+  DialectBody& own = asked.own;
+  GenerationInfo& info = asked.info;
+  info.api = exchange.api;
+  info.asked = api;
+  info.id =
+      info.api->id_prefix + (info.api->has_secret_ids ? hex(random_bits()) + hex(random_bits())
+                                                      : hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0])));
+  info.model = std::move(asked.name);
   info.fingerprint = "ibid-" IBID_VERSION "-" + arithmetic_id() + "-" + model.digest.substr(0, 12);
   info.created = unix_seconds();
-  info.seed = api->sampling.seed;
-  info.n = std::max(api->n, api->best_of);
-  info.n_told = api->n;
-  info.searches = api->search.kind != SearchKind::kNone;
-  info.stream = api->stream;
-  info.include_usage = api->include_usage;
-  info.continuous_usage = api->continuous_usage;
-  info.echo = api->echo;
-  info.want_logprobs = api->want_logprobs;
-  info.processed_logprobs = api->sampling.processed_logprobs;
-  info.prompt_logprobs = api->prompt_logprobs >= 0;
-  info.tells_reasoning = api->tells_reasoning;
-  info.parallel_calls = api->parallel_calls;
-  info.n_indent = api->n_indent;
-  info.t_max_predict_ms = api->t_max_predict_ms;
-  if (const grammar::Matcher* matcher = built->requests[0].grammar.get()) info.not_held = matcher->notes();
-  info.parser = std::move(built->parser);
-  info.reasoning = std::move(built->reasoning);
-  info.llama = std::move(own->llama);
-  info.embedding = own->embedding;
+  info.seed = api.sampling.seed;
+  info.n = std::max(api.n, api.best_of);
+  info.searches = api.search.kind != SearchKind::kNone;
+  info.processed_logprobs = api.sampling.processed_logprobs;
+  const grammar::Matcher* grammar = built.requests[0].grammar.get();
+  if (grammar != nullptr) info.not_held = grammar->notes();
+  info.parser = std::move(built.parser);
+  info.reasoning = std::move(built.reasoning);
+  info.llama = std::move(own.llama);
+  info.embedding = own.embedding;
   info.embedding_len = model.width;
-  info.rank = std::move(own->rank);
-  if (is_llama) info.settings = settings_json(*api, backend.tokenizer().vocabulary());
-  info.call_forms = std::move(own->call_forms);
-  info.repeated = std::move(own->echo);
-  info.stored = std::move(own->stored);
+  info.rank = std::move(own.rank);
+  if (info.api->repeats_request) info.settings = settings_json(api, backend.tokenizer().vocabulary());
+  info.call_forms = std::move(own.call_forms);
+  info.repeated = std::move(own.echo);
+  info.stored = std::move(own.stored);
   if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
-  if (own->is_stored) info.keeper = &stored_;
-  if (api->trace)
-    info.trace = trace_facts(built->requests[0].sampling, api->sources, model, built->requests[0].grammar.get());
-  info.return_token_ids = api->return_token_ids;
-  info.ledger = api->ledger;
-  info.tokens_as_ids = api->tokens_as_ids;
-  info.timings = api->timings;
-  info.verbose = api->verbose;
-  info.rendered = std::move(built->rendered);
-  info.tells_drafts = api->tells_drafts;
-  info.verifier = api->verifier;
+  if (own.is_stored) info.keeper = &stored_;
+  if (api.trace) info.trace = trace_facts(built.requests[0].sampling, api.sources, model, grammar);
+  info.rendered = std::move(built.rendered);
   info.clock = &backend.clock();
-  info.prompt_texts = std::move(built->prompt_texts);
+  info.prompt_texts = std::move(built.prompt_texts);
   info.arrived = request.arrived;
   info.submitted = now();
+}
 
-  if (info.refusal != nullptr) return failed_stream(std::move(info), backend.tokenizer(), metrics_);
-
-  const int64_t most = Generation::most_bytes(info, built->requests, model.context_len, options_.max_stream_backlog);
-  const std::string field = makes_vectors ? api->prompt_name : "max_tokens";
-  if (const std::optional<ApiError> refusal = promise(exchange, most, field)) return error_response(*refusal);
-
+// Hands it to the engine; it lives in the exchange then.
+std::optional<ApiError> Service::begin(WebExchange& exchange, Asked& asked, std::function<void()> wake) {
+  GenerationInfo& info = asked.info;
+  std::vector<Request>& requests = asked.built.requests;
   exchange.mailbox = std::make_shared<Mailbox>(std::move(wake));
   exchange.row = live_.add_row();
   exchange.row->route = exchange.route;
-  exchange.row->n_choices = info.n * static_cast<int32_t>(n_prompts);
-  exchange.row->stream = info.stream;
-  exchange.row->arrived = request.arrived;
+  exchange.row->n_choices = info.n * static_cast<int32_t>(requests.size());
+  exchange.row->stream = info.asked.stream;
+  exchange.row->arrived = info.arrived;
   for (const int32_t len : info.prompt_lens) exchange.row->prompt_tokens += len;
-  exchange.generation = std::make_unique<Generation>(std::move(info), backend.tokenizer(), metrics_);
-  const auto n_first = static_cast<size_t>(std::min<int64_t>(at_once, std::ssize(built->requests)));
-  exchange.held.assign(std::make_move_iterator(built->requests.rbegin()),
-                       std::make_move_iterator(built->requests.rend() - static_cast<std::ptrdiff_t>(n_first)));
-  if (Status status = submit(std::span(built->requests).first(n_first), exchange.mailbox); !status) {
+  exchange.generation = std::make_unique<Generation>(std::move(info), backend_.load()->tokenizer(), metrics_);
+  const auto n_first = static_cast<size_t>(std::min<int64_t>(asked.at_once, std::ssize(requests)));
+  exchange.held.assign(std::make_move_iterator(requests.rbegin()),
+                       std::make_move_iterator(requests.rend() - static_cast<std::ptrdiff_t>(n_first)));
+  if (const Status status = submit(std::span(requests).first(n_first), exchange.mailbox); !status) {
     exchange.generation = nullptr;
     exchange.held.clear();
     ApiError error = ApiError::of(status.error());
-    if (error.status == 429) error.retry_after_s = quotas_.retry_after(n_sequences, now());
-    return error_response(error);
+    if (error.status == 429) error.retry_after_s = quotas_.retry_after(asked.n_sequences, now());
+    return error;
   }
   metrics_.add_tokens(exchange.row->prompt_tokens, 0, 0);
   quotas_.charge(exchange.tenant, exchange.row->prompt_tokens, now());
-  WebResponse head;
-  if (!makes_vectors) head.headers.emplace_back("Ibid-Seed", std::to_string(api->sampling.seed));
-  if (api->stream) {
-    head.content_type = exchange.generation->stream_type();
-    head.headers.emplace_back("Cache-Control", "no-cache");
-    head.headers.emplace_back("X-Accel-Buffering", "no");
-  }
-  return head;
+  return std::nullopt;
 }
 
 // Memory for an answer that may come to hold so many bytes, before it is begun.

@@ -4,7 +4,6 @@
 
 #include "base/quoted.h"
 #include "server/api_error.h"
-#include "server/dialect_words.h"
 #include "server/dialects.h"
 #include "server/model_names.h"
 #include "server/parse_body.h"
@@ -113,7 +112,7 @@ std::string model_named_in(const WebRequest& request, const Json& body, const st
 
 // What the route will find wrong, as far as that needs no model: nobody is unloaded for a request that is refused.
 std::optional<ApiError> Service::fault_in_body(const WebRequest& request, const WebExchange& exchange,
-                                               const Route& route, const Json& body, ModelInfo model) {
+                                               const Route& route, Json body, const ModelInfo& model) {
   int64_t n_sequences = 1;
   bool is_ours = false;  // so that errors have our names of fields
   const auto check = [&]() -> Status {
@@ -122,35 +121,18 @@ std::optional<ApiError> Service::fault_in_body(const WebRequest& request, const 
           return name != nullptr && given(body, name) != nullptr;
         }))
       return invalid(std::string(wanted->names[0]) + " is missing.", wanted->names[0]);
-    const bool is_ollama = exchange.style == ApiStyle::kOllamaChat || exchange.style == ApiStyle::kOllamaGenerate;
-    const bool is_dialect = is_ollama || exchange.style == ApiStyle::kMessages ||
-                            exchange.style == ApiStyle::kResponses || exchange.style == ApiStyle::kChatBatch;
-    const Json* prompt = body.find("prompt");
-    const bool may_have_rows = prompt != nullptr && prompt->array() != nullptr;  // of ids and texts
-    const bool is_ours_whole =
-        exchange.style == ApiStyle::kChat || (exchange.style == ApiStyle::kCompletions && !may_have_rows);
     const bool is_any = request.path() == "/invocations" || request.path() == "/predict";
-    if (is_any || route.handler != nullptr || (!is_dialect && !is_ours_whole)) return {};
-    DialectBody own;
-    if (is_dialect) {
-      ASSIGN_OR_RETURN(own, read_dialect(exchange, body, model, nullptr));
-    } else {
-      own.endpoint = exchange.style == ApiStyle::kChat ? Endpoint::kChat : Endpoint::kCompletions;
-    }
+    if (is_any || route.handler != nullptr || !reads_unloaded(*exchange.api, body)) return {};
+    ASSIGN_OR_RETURN(DialectBody own, read_dialect(exchange, std::move(body), model, nullptr));
     is_ours = true;
     if (own.answer) return {};
-    ApiLimits limits = options_.api;
-    limits.max_tool_name = max_tool_name(exchange.style);
-    ASSIGN_OR_RETURN(ApiRequest api,
-                     parse_api_request(own.endpoint, is_dialect ? own.body : body, limits, model.sampling));
-    TRY(add_conversations(api, own.conversations, own.body, options_.api));
-    TRY(check_choices(exchange.style, api));
+    ASSIGN_OR_RETURN(const ApiRequest api, read_request(*exchange.api, own, model, nullptr));
     n_sequences = sequences_of(api);
     return {};
   };
   if (const Status status = check(); !status) {
     const ApiError error = ApiError::of(status.error());
-    return is_ours ? in_words_of(exchange.style, error) : error;
+    return is_ours ? in_own_words(*exchange.api, error) : error;
   }
   return route.handler == nullptr ? quotas_.refusal(exchange.tenant, n_sequences, now()) : std::nullopt;
 }
@@ -167,7 +149,7 @@ bool Service::choose_model(WebRequest& request) {
   };
   const bool changes_model = route->handler == &Service::change_model;
   const bool is_read = std::string_view(route->method) == "GET";  // which loads nothing
-  if (!route->needs_model && !changes_model) return true;
+  if (!route->needs_model() && !changes_model) return true;
   Json body;
   std::string named;
   if (is_read) {
@@ -190,14 +172,13 @@ bool Service::choose_model(WebRequest& request) {
     const bool goes = fleet->let_go(request.model_name, exchange.tenant, is_admin);
     return goes || refuse(stays_for_others(request.model_name));
   }
-  const auto is_ollama = exchange.style == ApiStyle::kOllamaChat || exchange.style == ApiStyle::kOllamaGenerate;
   request.lets_model_go = !is_read && lets_model_go(request, body);
   request.model = fleet->use(request.model_name, exchange.tenant);
   if (is_read) return true;
   ModelInfo info = request.model ? request.model->service->backend_.load()->model() : fleet->info(request.model_name);
   if (info.context_len == 0) info.context_len = INT32_MAX;  // it was never loaded
   bool is_all = false;                                      // that is asked for: Ollama's way to unload
-  if (request.lets_model_go && is_ollama && route->handler == nullptr) {
+  if (request.lets_model_go && route->handler == nullptr && reads_unloaded(*exchange.api, body)) {
     Result<DialectBody> own = read_dialect(exchange, body, info, nullptr);
     if (!own) return refuse(ApiError::of(own.error()));
     is_all = own->answer.has_value();
@@ -209,13 +190,14 @@ bool Service::choose_model(WebRequest& request) {
     }
   }
   if (request.model) {
-    const bool is_asked = request.lets_model_go && !fault_in_body(request, exchange, *route, body, info);
+    const bool is_asked = request.lets_model_go && !fault_in_body(request, exchange, *route, std::move(body), info);
     const bool goes = !is_asked || fleet->let_go(request.model_name, exchange.tenant, is_admin);
     return goes || !is_all || refuse(stays_for_others(request.model_name));
   }
   if (draining_) return refuse(ApiError::of(unavailable("The server is shutting down.")));
   if (const std::optional<Error> fault = fleet->known_fault(request.model_name)) return refuse(ApiError::of(*fault));
-  if (const std::optional<ApiError> fault = fault_in_body(request, exchange, *route, body, info)) return refuse(*fault);
+  if (const std::optional<ApiError> fault = fault_in_body(request, exchange, *route, std::move(body), info))
+    return refuse(*fault);
   if (options_.autoload || changes_model) return false;
   return refuse(ApiError{400,
                          "The model " + in_quotes(request.model_name) +
