@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <new>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
 #include "engine/disk_tier.h"
+#include "engine/draft_grants.h"
 #include "engine/measure_steps.h"
-#include "spec/draft_choice.h"
 
 namespace ibid {
 namespace {
@@ -20,11 +19,6 @@ constexpr double kBesideOthers = 5;  // a prompt takes so many times as long bes
 constexpr double kNoLimit = Policy::kNoLimit;
 
 int32_t n_missing(const Sequence& s) { return s.n_tokens() - s.n_computed; }
-// The same, of what is not known to be cached.
-int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed, s.n_known); }
-// Before a step has been seen: what is shared is worth four decodes, or so.
-double drafted_seconds(const StepLoad& load) { return 4 + load.n_decode_tokens; }
-
 }  // namespace
 
 Scheduler::Scheduler(BlockCache& cache, StepCost& cost, DiskTier* disk, const SchedulerOptions& options)
@@ -35,6 +29,7 @@ Scheduler::Scheduler(BlockCache& cache, StepCost& cost, DiskTier* disk, const Sc
       policy_(make_policy(options.policy, {options.budget, options.max_itl, options.max_sequences}, cost_)),
       reads_whole_(options.reads_whole),
       shares_(policy_->shortest_first()),
+      turns_(*policy_, static_cast<size_t>(max_sequences_) + kMaxWindow),
       room_(cache, *policy_, queue_, running_, disk, options.context_len),
       disk_(disk),
       fair_limit_(kNoLimit) {
@@ -45,8 +40,6 @@ Scheduler::Scheduler(BlockCache& cache, StepCost& cost, DiskTier* disk, const Sc
   running_.reserve(n);
   turn_.reserve(n);
   window_.reserve(n + kMaxWindow);
-  candidates_.reserve(n + kMaxWindow);
-  flows_.reserve(n + kMaxWindow);
   plan_.shares.reserve(n);
   plan_.rows.reserve(static_cast<size_t>(options.budget.n_rows));
   plan_.starved.reserve(2 * n + kMaxWindow);
@@ -117,7 +110,7 @@ const StepPlan& Scheduler::plan(double spent) {
     for (Sequence* s : running_) s->sits_out = false;  // those whose turn it was found no blocks
     grant_work();
   }
-  grant_drafts(spent);
+  grant_drafts(plan_, budget_, cost_, room_, spent);
   list_rows(plan_);
   new_blocks_.write(plan_);
   if (cost_.is_known()) plan_.seconds = cost_.seconds(plan_.load);
@@ -172,113 +165,49 @@ void Scheduler::grant_decodes() {
 
 // ---- prompts -------------------------------------------------------------------------------------------------------
 
-// Those that run stand in the window, but for those whom decodes have preempted.
-void Scheduler::list_candidates() {
-  candidates_.clear();
+// Those that run, but for those whom decodes have preempted, and those of the queue that may come in.
+void Scheduler::list_prompts() {
   std::erase_if(window_, [](const Sequence* s) { return s->state != SequenceState::kRunning; });
   const size_t n_running = window_.size();
   policy_->window(queue_, static_cast<size_t>(max_sequences_) - running_.size(), window_);
-  for (size_t i = 0; i < window_.size(); ++i) {
-    const Sequence& s = *window_[i];
-    candidates_.push_back({window_[i], i >= n_running, policy_->turn_of(s), s.key, n_expected(s)});
-  }
+  const auto window = std::span<Sequence* const>(window_);
+  turns_.list(window.first(n_running), window.subspan(n_running));
 }
 
-// The candidate that none is before.
-template <typename Before>
-const Scheduler::Candidate* Scheduler::first(Before before) const {
-  const Candidate* best = nullptr;
-  for (const Candidate& c : candidates_) {
-    if (best == nullptr || before(c, *best)) best = &c;
-  }
-  return best;
-}
-
-// Among those of one flow, which have the same turn whatever is granted.
-bool Scheduler::goes_before(const Candidate& a, const Candidate& b) const {
-  if (!shares_) return a.key < b.key;
-  return std::tuple(a.key.rank, a.n_expected, a.key.id) < std::tuple(b.key.rank, b.n_expected, b.key.id);
-}
-
-// Each flow's candidates stand together, who is next last: a grant changes the turns of whole flows.
-void Scheduler::sort_candidates() {
-  std::ranges::sort(candidates_, [this](const Candidate& a, const Candidate& b) {
-    return a.sequence->flow != b.sequence->flow ? a.sequence->flow < b.sequence->flow : goes_before(b, a);
-  });
-  flows_.clear();
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    const bool is_first = i == 0 || candidates_[i].sequence->flow != candidates_[i - 1].sequence->flow;
-    if (is_first) flows_.push_back({.begin = i});
-    flows_.back().end = i + 1;
-  }
-}
-
-// None where all have had their turn.
-std::optional<Scheduler::Candidate> Scheduler::take_next() {
-  FlowOfCandidates* best = nullptr;
-  double best_turn = 0;
-  for (FlowOfCandidates& flow : flows_) {
-    if (flow.begin == flow.end) continue;
-    const Candidate& next = candidates_[flow.end - 1];
-    const double turn = policy_->turn_of(*next.sequence);
-    const bool is_better =
-        best == nullptr || turn < best_turn || (turn == best_turn && goes_before(next, candidates_[best->end - 1]));
-    if (is_better) best = &flow, best_turn = turn;
-  }
-  if (best == nullptr) return {};
-  return candidates_[--best->end];
-}
-
-template <typename Drops>
-void Scheduler::drop_candidates(Drops drops) {
-  for (FlowOfCandidates& flow : flows_) {
-    const auto at = [this](size_t i) { return candidates_.begin() + static_cast<std::ptrdiff_t>(i); };
-    flow.end = static_cast<size_t>(std::remove_if(at(flow.begin), at(flow.end), drops) - candidates_.begin());
-  }
-}
-
-// Blocks go by order: whom they were wanting for is owed the next ones, and no other is admitted before it. Under
-// pressure that is all of a long queue, which would be gone through for each of its own.
+// Blocks go by order: the first that waits and found none is owed the next ones, and no other is admitted before it.
+// Under pressure that is all of a long queue, which would be gone through for each of its own.
 void Scheduler::drop_after_the_owed() {
-  if (first_waiting_ == nullptr || refusal_.sequence != first_waiting_->id) return;
-  drop_candidates([this](const Candidate& c) { return c.waits && c.sequence != first_waiting_; });
+  const Sequence* owed = turns_.first_waiting();
+  if (owed == nullptr || refusal_.sequence != owed->id) return;
+  turns_.drop_if([owed](const PromptTurns::Candidate& c) { return c.waits && c.sequence != owed; });
 }
 
 void Scheduler::grant_prompts() {
-  list_candidates();
-  if (candidates_.empty()) return;
-  const auto in_order = [](const Candidate& a, const Candidate& b) {
-    return a.turn != b.turn ? a.turn < b.turn : a.key < b.key;
-  };
-  const auto waiting_in_order = [&](const Candidate& a, const Candidate& b) {
-    return a.waits != b.waits ? a.waits : in_order(a, b);
-  };
-  const Candidate* waiting = first(waiting_in_order);
-  first_waiting_ = waiting->waits ? waiting->sequence : nullptr;
-  const Sequence* oldest = first(in_order)->sequence;
-  sort_candidates();
+  list_prompts();
+  if (turns_.empty()) return;
+  const Sequence* oldest = turns_.oldest();
   drop_after_the_owed();
-  const bool parts = shares_ && candidates_.size() > 1;
+  const bool parts = shares_ && turns_.n() > 1;
   StepBudget limit = parts ? without_part_of(oldest) : budget_;
   const int32_t n_before = plan_.n_tokens;
   bool has_looked_through = false;
   while (!is_full()) {
-    const std::optional<Candidate> candidate = take_next();
+    const std::optional<PromptTurns::Candidate> candidate = turns_.take_next();
     if (!candidate) break;
     if (candidate->sequence == oldest) limit = budget_;
     const int32_t n_granted = plan_.n_tokens;
-    grant_prompt(*candidate, limit);
-    if (candidate->sequence == first_waiting_) drop_after_the_owed();
-    // A queue is long: once nothing is left, only who wants one token is asked, and the oldest, for whom some is kept.
+    grant_prompt(*candidate->sequence, candidate->waits, limit);
+    if (candidate->sequence == turns_.first_waiting()) drop_after_the_owed();
+    // A queue is long: once nothing is left, only prompts of one token are asked, and the oldest, for whom some is
+    // kept.
     if (plan_.n_tokens == n_granted && !has_looked_through && is_spent(limit)) {
       has_looked_through = true;
-      drop_candidates([&](const Candidate& c) { return c.n_expected > 1 && c.sequence != oldest; });
+      turns_.drop_if([&](const PromptTurns::Candidate& c) { return c.n_expected > 1 && c.sequence != oldest; });
     }
   }
-  // What was kept for the oldest, where that is all and it has no place or no blocks: nobody would ever get on.
+  // What was kept for the oldest, where that is all and it has no place or no blocks: no prompt would ever get on.
   for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before; ++i) {
-    if (turn_[i]->state == SequenceState::kRunning && n_missing(*turn_[i]) > 1)
-      grant_prompt({.sequence = turn_[i]}, budget_);
+    if (turn_[i]->state == SequenceState::kRunning && n_missing(*turn_[i]) > 1) grant_prompt(*turn_[i], false, budget_);
   }
 }
 
@@ -294,11 +223,10 @@ StepBudget Scheduler::without_part_of(const Sequence* oldest) const {
   return limit;
 }
 
-void Scheduler::grant_prompt(const Candidate& candidate, const StepBudget& limit) {
-  Sequence& s = *candidate.sequence;
-  const bool is_here = s.state == (candidate.waits ? SequenceState::kWaiting : SequenceState::kRunning);
-  if (!is_here || n_within(limit, s, candidate.waits ? std::max(s.n_computed, s.n_known) : s.n_computed) <= 0) return;
-  if (candidate.waits && !admit(s)) return;
+void Scheduler::grant_prompt(Sequence& s, bool waits, const StepBudget& limit) {
+  const bool is_here = s.state == (waits ? SequenceState::kWaiting : SequenceState::kRunning);
+  if (!is_here || n_within(limit, s, waits ? std::max(s.n_computed, s.n_known) : s.n_computed) <= 0) return;
+  if (waits && !admit(s)) return;
   grant(s, n_within(limit, s, s.n_computed));
 }
 
@@ -325,9 +253,8 @@ bool Scheduler::is_spent(const StepBudget& limit) const {
 }
 
 bool Scheduler::admit(Sequence& s) {
-  // Blocks go by order: whom they were wanting for is owed the next ones.
-  const bool another_is_owed =
-      first_waiting_ != &s && first_waiting_ != nullptr && refusal_.sequence == first_waiting_->id;
+  const Sequence* first = turns_.first_waiting();  // it is owed the next blocks, if it found none
+  const bool another_is_owed = first != &s && first != nullptr && refusal_.sequence == first->id;
   if (another_is_owed || is_known_not_to_fit(s) || !keeps_targets_with(s) || fetches(s)) return false;
   if (static_cast<int32_t>(running_.size()) >= max_sequences_) {
     Sequence* giver = policy_->gives_place(running_, s);
@@ -341,7 +268,7 @@ bool Scheduler::admit(Sequence& s) {
     }
   } catch (const std::bad_alloc&) {
     plan_.starved.push_back(s.request->id);
-    flows_.clear();  // one at a time
+    turns_.drop_all();  // one at a time
     return false;
   }
   queue_.remove(s);
@@ -389,68 +316,6 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   share.n_new_positions = new_blocks_.n_positions(share);
   plan_.add(share);
   policy_->granted(s, n);
-}
-
-// What is left of the step goes to drafts: of all sequences, the likeliest first, as long as they pay.
-void Scheduler::grant_drafts(double spent) {
-  Share* share = likeliest_draft();
-  if (share == nullptr) return;
-  StepLoad load = plan_.load, decodes;
-  for (const Share& decode : plan_.shares) {
-    if (decode.n_tokens == 1) decodes.add_decode(decode.sequence->n_computed);
-  }
-  const auto seconds = [this](const StepLoad& of) {
-    return cost_.is_known() ? cost_.seconds(of) : drafted_seconds(of);
-  };
-  const double limit = (load.n_prompt_tokens > 0 ? budget_.seconds : budget_.seconds_with_drafts) - spent;
-  DraftChoice choice(decodes.n_decode_tokens, seconds(decodes));
-  int32_t n_left = std::min(budget_.n_tokens - plan_.n_tokens, budget_.n_rows - plan_.n_rows);
-  for (; share != nullptr && n_left > 0; share = likeliest_draft(), --n_left) {
-    const Sequence& s = *share->sequence;
-    StepLoad with = load;
-    with.add_drafts(s.n_tokens());
-    const double likely = s.drafts.likely[static_cast<size_t>(share->n_drafts)];
-    const double more = cost_.is_known() ? cost_.of_drafts(load, with) : seconds(with) - seconds(load);
-    // What another verifier than the coupled one takes over may not depend on the clock.
-    const bool is_pinned = pins_drafts(s.request->speculation.verifier);
-    if (!choice.is_worth(likely, more)) break;
-    if (seconds(with) > limit && !is_pinned && !s.drafts.must_run) break;
-    choice.take(likely, more);
-    load = with;
-    ++share->n_drafts;
-  }
-  for (Share& granted : plan_.shares) reserve_drafts(granted);
-}
-
-// Who has the likeliest draft that is not granted yet; null: all are. They are those of sequences that are whole.
-Share* Scheduler::likeliest_draft() {
-  Share* best = nullptr;
-  float most = -1;
-  for (Share& share : plan_.shares) {
-    const Sequence& s = *share.sequence;
-    const auto next = static_cast<size_t>(share.n_drafts);
-    if (share.n_drafts >= s.drafts.size() || s.n_computed + share.n_tokens < s.n_tokens()) continue;
-    if (s.drafts.likely[next] > most) best = &share, most = s.drafts.likely[next];
-  }
-  return best;
-}
-
-// As far as there are blocks without taking any from anyone.
-void Scheduler::reserve_drafts(Share& share) {
-  int32_t n = std::exchange(share.n_drafts, 0);
-  if (n == 0) return;
-  Sequence& s = *share.sequence;
-  try {
-    n = room_.reserve_spare(s, s.n_tokens() + n, plan_) - s.n_tokens();
-  } catch (const std::bad_alloc&) {
-    return;
-  }
-  share.n_drafts = n;
-  share.n_tokens += n;
-  share.n_rows += n;
-  plan_.n_tokens += n;
-  plan_.n_rows += n;
-  if (n > 0) plan_.load.add_drafts(s.n_tokens(), n);
 }
 
 // Whoever waits for a disk leaves its turn to others.

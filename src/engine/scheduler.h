@@ -24,6 +24,7 @@
 #include "cache/block_cache.h"
 #include "engine/new_blocks.h"
 #include "engine/policy.h"
+#include "engine/prompt_turns.h"
 #include "engine/room.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
@@ -82,40 +83,20 @@ class Scheduler {
   int64_t n_preemptions() const { return room_.n_preemptions(); }
 
  private:
-  struct Candidate {  // a prompt
-    Sequence* sequence = nullptr;
-    bool waits = false;
-    double turn = 0;         // Policy::turn_of() when the plan began
-    OrderKey key;            // the sequence's
-    int32_t n_expected = 0;  // tokens to compute
-  };
-  struct FlowOfCandidates {
-    size_t begin = 0, end = 0;  // of candidates_, those that have not had their turn
-  };
   void grant_work();
   StepBudget budget_for(const StepLoad& decodes, double tpot) const;
   bool comes_to_new_memory(const Sequence& sequence) const;
   StepLoad with_prompt(StepLoad load, const Sequence& sequence, int32_t n_before) const;
   void grant_decodes();
-  void list_candidates();
+  void list_prompts();
   void grant_prompts();
-  bool goes_before(const Candidate& a, const Candidate& b) const;
-  void sort_candidates();
-  std::optional<Candidate> take_next();
-  template <typename Drops>
-  void drop_candidates(Drops drops);
   void drop_after_the_owed();
   bool is_spent(const StepBudget& limit) const;
   int32_t n_least(const StepBudget& limit) const;
   StepBudget without_part_of(const Sequence* oldest) const;
-  template <typename Before>
-  const Candidate* first(Before before) const;
-  void grant_prompt(const Candidate& candidate, const StepBudget& limit);
+  void grant_prompt(Sequence& sequence, bool waits, const StepBudget& limit);
   int32_t n_within(const StepBudget& limit, const Sequence& sequence, int32_t n_computed) const;
   void grant(Sequence& sequence, int32_t n_tokens);
-  void grant_drafts(double spent);
-  Share* likeliest_draft();
-  void reserve_drafts(Share& share);
   bool admit(Sequence& sequence);
   void start(Sequence& sequence);
   double tpot_of(const Sequence& sequence) const;
@@ -133,6 +114,7 @@ class Scheduler {
   const bool shares_;               // Policy::shortest_first()
   std::vector<Sequence*> running_;  // in the order of their keys
   WaitingQueue queue_;
+  PromptTurns turns_;  // of the plan that is made
   Room room_;
   DiskTier* disk_;  // null: there is none
   // Who did not fit last, and how things were then: looking up a long prompt costs something.
@@ -148,9 +130,6 @@ class Scheduler {
   StepPlan plan_;
   std::vector<Sequence*> turn_;  // running_ as it was when the plan began; preempted ones are skipped
   std::vector<Sequence*> window_;
-  std::vector<Candidate> candidates_;
-  std::vector<FlowOfCandidates> flows_;
-  const Sequence* first_waiting_ = nullptr;  // in order, of the candidates
 };
 
 }  // namespace ibid
