@@ -34,9 +34,10 @@ constexpr int32_t kBroughtPositions = 8192;
 
 CostTerms cost_terms(const ModelFacts& facts, const EngineOptions& options) {
   CostTerms terms = {.n_experts = facts.n_experts, .n_experts_used = facts.n_experts_used};
-  if (facts.encoder) return terms;
-  const auto block_bytes = [&](DType dtype) { return KvStore::block_bytes(facts, dtype, options.block_len); };
-  terms.kv_bytes = static_cast<double>(block_bytes(options.kv_dtype)) / static_cast<double>(block_bytes(DType::kF16));
+  const auto block_bytes = [&](DType dtype) {
+    return static_cast<double>(KvStore::block_bytes(facts, dtype, options.block_len));
+  };
+  if (block_bytes(DType::kF16) > 0) terms.kv_bytes = block_bytes(options.kv_dtype) / block_bytes(DType::kF16);
   return terms;
 }
 
