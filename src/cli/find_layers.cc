@@ -143,7 +143,7 @@ Status find(const FindLayersOptions& options) {
   const auto n_layers = static_cast<int32_t>(loaded.model->config().n_layers);
   if (tokens.size() < 16) {
     return invalid("the text has " + std::to_string(tokens.size()) +
-                       " tokens within the context; 16 are the fewest that tell anything, and hundreds would do",
+                       " tokens within the context; expected 16 at least, and better hundreds",
                    "--text");
   }
   if (n_layers < 2) return unsupported("the model has one layer, which it cannot do without", "MODEL");

@@ -221,10 +221,11 @@ int perplexity(const PerplexityOptions& options) {
   std::ofstream dump;
   if (!options.dump_file.empty()) {
     if (windows.size() > 1)
-      return fail(invalid(fmt::format("--dump is of one context, and the text has {} tokens where {} fit; -n {} or a "
-                                      "larger --ctx would do",
-                                      n, context_len, context_len)),
-                  kUsage);
+      return fail(
+          invalid(fmt::format("--dump is of one context, and the text has {} tokens where {} fit; use -n {} or a "
+                              "larger --ctx",
+                              n, context_len, context_len)),
+          kUsage);
     dump.open(options.dump_file, std::ios::binary);
     if (!dump) return fail(unavailable("cannot write " + options.dump_file));
   }

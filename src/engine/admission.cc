@@ -22,7 +22,7 @@ Status validate_search(const Request& request, const ModelFacts& model) {
   if (request.n > (is_contrastive ? 1 : search.width))
     return invalid("n is " + std::to_string(request.n) + " and the search has fewer texts.", "n");
   if (request.max_tokens == 0)
-    return invalid("A search needs tokens to search; max_tokens of 1 would do.", "max_tokens");
+    return invalid("A search needs tokens to search; expected max_tokens of 1 or more.", "max_tokens");
   if (static_cast<int32_t>(request.prompt.size()) >= model.context_len)
     return invalid("The prompt fills the context and leaves nothing to search.", "prompt");
   if (is_contrastive && search.width > model.vocab_size) return not_beside("so large a top_k");
@@ -32,7 +32,7 @@ Status validate_search(const Request& request, const ModelFacts& model) {
   if (is_contrastive && n_context * model.width > kMaxContrastiveContext) {
     return invalid("Contrastive search compares hidden states of at most " +
                        std::to_string(kMaxContrastiveContext / std::max(1, model.width)) +
-                       " tokens, prompt and answer together; a smaller max_tokens would do.",
+                       " tokens, prompt and answer together; use a smaller max_tokens.",
                    "max_tokens");
   }
   if (request.stops && !request.stops->strings().empty()) return not_beside("stop");
@@ -49,7 +49,7 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
   if (request.prompt.empty()) return invalid("The prompt has no tokens; one is the least.", "prompt");
   if (request.prompt.size() > static_cast<size_t>(model.context_len)) {
     return invalid("The prompt has " + number(static_cast<int64_t>(request.prompt.size())) +
-                       " tokens and the context is " + number(model.context_len) + "; a shorter prompt would do.",
+                       " tokens and the context is " + number(model.context_len) + "; use a shorter prompt.",
                    "prompt");
   }
   for (size_t i = 0; i < request.prompt.size(); ++i) {
@@ -59,12 +59,11 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
                    "prompt");
   }
   if (request.n < 1 || request.n > kMaxChoices) {
-    return invalid("n is " + number(request.n) + "; 1 to " + number(kMaxChoices) + " choices would do.", "n");
+    return invalid("n is " + number(request.n) + "; expected 1 to " + number(kMaxChoices) + " choices.", "n");
   }
   if (request.max_tokens < -1) {
-    return invalid(
-        "max_tokens is " + number(request.max_tokens) + "; 0 or more, or -1 for up to the context, would do.",
-        "max_tokens");
+    return invalid("max_tokens is " + number(request.max_tokens) + "; expected 0 or more, or -1 for up to the context.",
+                   "max_tokens");
   }
   if (request.max_tokens >= 0 && request.sampling.min_tokens > request.max_tokens) {
     return invalid("min_tokens is " + number(request.sampling.min_tokens) + " and max_tokens is " +
@@ -72,14 +71,14 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
                    "min_tokens");
   }
   if (!(request.weight > 0 && request.weight <= 1e6f))
-    return invalid("weight is " + std::to_string(request.weight) + "; above 0 and up to 1000000 would do.", "weight");
+    return invalid("weight is " + std::to_string(request.weight) + "; expected above 0 and up to 1000000.", "weight");
   for (const float seconds : {request.ttft_target, request.tpot_target, request.max_wait}) {
     if (!(seconds >= 0 && std::isfinite(seconds)))
-      return invalid("A target is " + std::to_string(seconds) + " seconds; 0 (none) or more would do.", "target");
+      return invalid("A target is " + std::to_string(seconds) + " seconds; expected 0 (none) or more.", "target");
   }
   const int32_t most = std::min(model.vocab_size, kMaxLogprobs);
   if (request.prompt_logprobs < -1 || request.prompt_logprobs > most) {
-    return invalid("prompt_logprobs is " + number(request.prompt_logprobs) + "; -1 to " + number(most) + " would do.",
+    return invalid("prompt_logprobs is " + number(request.prompt_logprobs) + "; expected -1 to " + number(most) + ".",
                    "prompt_logprobs");
   }
   if (request.searches()) TRY(validate_search(request, model));
@@ -90,20 +89,20 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
                        "model");
   }
   if (request.pooling == Pooling::kRank && (!model.encoder || model.encoder->n_labels == 0)) {
-    return unsupported("This model has no head that scores texts; a cross-encoder (a reranker) would do.", "model");
+    return unsupported("This model has no head that scores texts; use a cross-encoder (a reranker).", "model");
   }
   if (request.second_text < 0 || request.second_text >= static_cast<int32_t>(request.prompt.size()) ||
       (request.second_text > 0 && !model.encoder)) {
-    return invalid("second_text is " + number(request.second_text) + "; a place in an encoder's prompt would do.",
+    return invalid("second_text is " + number(request.second_text) + "; expected a place in an encoder's prompt.",
                    "second_text");
   }
   if (request.pooling != Pooling::kNone) {
     if (model.width == 0) return unsupported("This model has no hidden states to make a text's vector of.", "pooling");
     if (request.n != 1 || request.max_tokens != 0 || request.prompt_logprobs >= 0)
-      return invalid("A text's vector is no answer: n 1, max_tokens 0 and no prompt_logprobs would do.", "pooling");
+      return invalid("A text's vector is no answer: expected n 1, max_tokens 0 and no prompt_logprobs.", "pooling");
   }
   if (!has_text && request.stops && !request.stops->strings().empty()) {
-    return unsupported("Stop strings need a tokenizer, and this model has none; stop ids would do.", "stop");
+    return unsupported("Stop strings need a tokenizer, and this model has none; use stop ids.", "stop");
   }
   return {};
 }

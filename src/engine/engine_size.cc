@@ -29,7 +29,7 @@ Result<EngineOptions> size_encoder(const ModelFacts& model, EngineOptions option
   if (options.step_tokens < model.context_len) {
     return invalid("An encoder reads a text whole, and a step of " + std::to_string(options.step_tokens) +
                        " tokens does not hold its context of " + std::to_string(model.context_len) +
-                       "; a longer step or a smaller context would do.",
+                       "; use a longer step or a smaller context.",
                    "step_tokens");
   }
   options.kv_bytes = options.host_bytes = options.disk_bytes = 0;
@@ -50,12 +50,12 @@ int32_t rows_of(const EngineOptions& options) {
 
 Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options) {
   if (options.block_len < 1 || options.block_len > 1024) {
-    return invalid("A block of " + std::to_string(options.block_len) + " tokens was asked for; 1 to 1024 would do.",
+    return invalid("A block of " + std::to_string(options.block_len) + " tokens was asked for; expected 1 to 1024.",
                    "block_len");
   }
   if (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kBF16) {
     return unsupported("Keys and values cannot be kept as " + std::string(traits(options.kv_dtype).name) +
-                           "; F32, F16 or BF16 would do.",
+                           "; expected F32, F16 or BF16.",
                        "kv_dtype");
   }
   if (options.max_sequences < 1 || options.step_tokens < options.max_sequences) {
@@ -65,8 +65,8 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
                    "step_tokens");
   }
   if (options.max_drafts < 0 || options.max_drafts > kMaxDrafts) {
-    return invalid(std::to_string(options.max_drafts) + " drafts of a sequence were asked for; 0 to " +
-                       std::to_string(kMaxDrafts) + " would do.",
+    return invalid(std::to_string(options.max_drafts) + " drafts of a sequence were asked for; expected 0 to " +
+                       std::to_string(kMaxDrafts) + ".",
                    "max_drafts");
   }
   options.max_rows = rows_of(options);
@@ -87,9 +87,9 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
   if (n_blocks < n_context_blocks || n_blocks > INT32_MAX / options.block_len) {
     return invalid("The KV cache of " + std::to_string(options.kv_bytes / kMiB) + " MiB holds " +
                        std::to_string(n_blocks * options.block_len) + " tokens and the context is " +
-                       std::to_string(model.context_len) + ": " +
+                       std::to_string(model.context_len) + "; use " +
                        std::to_string((n_context_blocks * block_bytes + kMiB - 1) / kMiB) +
-                       " MiB or a smaller context would do.",
+                       " MiB or a smaller context.",
                    "kv_bytes");
   }
   if (options.host_bytes < 0 || options.host_bytes / block_bytes > INT32_MAX / options.block_len) {

@@ -68,8 +68,8 @@ Result<int64_t> kv_bytes_within(int64_t limit, const MemoryPlan& beside, const M
   if (model.config().is_encoder()) {
     if (limit >= beside.total()) return 0;
     return exhausted(
-        fmt::format("The encoder does not fit in {}: {} come to {}. A smaller context, fewer sequences or "
-                    "more memory would do.",
+        fmt::format("The encoder does not fit in {}: {} come to {}. Use a smaller context, fewer sequences "
+                    "or more memory.",
                     mebibytes(limit), beside.text(), mebibytes(beside.total())));
   }
   const int64_t with_notes = planned_block_bytes(model, options);
@@ -79,7 +79,7 @@ Result<int64_t> kv_bytes_within(int64_t limit, const MemoryPlan& beside, const M
   if (limit < beside.total() || n_blocks < of_context) {
     return exhausted(fmt::format(
         "The model does not fit in {}: {} come to {}, and keys and values of one context of {} tokens need {} more. "
-        "A smaller context, fewer sequences or more memory would do.",
+        "Use a smaller context, fewer sequences or more memory.",
         mebibytes(limit), beside.text(), mebibytes(beside.total()), model.context_len(),
         mebibytes(of_context * with_notes)));
   }

@@ -33,7 +33,7 @@ Result<Workload> read_csv(const std::string& file, std::ifstream& in) {
     if (std::sscanf(text.c_str(), "%d-%d-%d %d:%d:%lf,%d,%d", &year, &month, &day, &hour, &minute, &second, &prompt,
                     &answer) != 8 ||
         prompt < 0 || prompt > kMaxTokens || answer < 0 || answer > kMaxTokens)
-      return wrong(file, line, "a date and time, the prompt's tokens and the answer's tokens would do");
+      return wrong(file, line, "expected a date and time, the prompt's tokens and the answer's tokens");
     const double at = ((month * 31.0 + day) * 24 + hour) * 3600 + minute * 60 + second;
     if (out.arrivals.empty()) first = at;
     out.arrivals.push_back({.at = at - first, .prompt_len = prompt, .answer_len = answer});
@@ -51,7 +51,7 @@ Result<Workload> read_jsonl(const std::string& file, std::ifstream& in) {
                *parts = json.find("hash_ids");
     if (at == nullptr || !at->is_number() || !is_length(prompt) || !is_length(answer) || parts == nullptr ||
         parts->array() == nullptr)
-      return wrong(file, line, "timestamp, input_length, output_length and hash_ids would do");
+      return wrong(file, line, "expected timestamp, input_length, output_length and hash_ids");
     Arrival& a = out.arrivals.emplace_back();
     a.at = at->number() / 1000;
     a.prompt_len = static_cast<int32_t>(*prompt->integer());
@@ -61,7 +61,7 @@ Result<Workload> read_jsonl(const std::string& file, std::ifstream& in) {
       a.parts.push_back(static_cast<int32_t>(*part.integer()));
     }
     if (static_cast<int64_t>(a.parts.size()) != (a.prompt_len + out.part_len - 1) / out.part_len)
-      return wrong(file, line, "a hash id for each 512 tokens would do");
+      return wrong(file, line, "expected a hash id for each 512 tokens");
   }
   return out;
 }

@@ -53,7 +53,7 @@ Status kv_supported(const KvLayout& layout) {
   if ((layout.dtype != DType::kF32 && layout.dtype != DType::kF16 && layout.dtype != DType::kBF16) ||
       layout.group_len != 1) {
     return unsupported("keys and values as " + std::string(traits(layout.dtype).name) + " in groups of " +
-                       std::to_string(layout.group_len) + "; F32, F16 or BF16 without groups would do");
+                       std::to_string(layout.group_len) + "; expected F32, F16 or BF16 without groups");
   }
   return {};
 }

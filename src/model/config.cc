@@ -23,29 +23,29 @@ constexpr double kMinFactor = 1e-6, kMaxFactor = 1e6;  // of angles, which must 
 
 Status in_range(std::string_view what, int64_t value, int64_t max) {
   if (value >= 1 && value <= max) return {};
-  return invalid("the model's " + std::string(what) + " is " + std::to_string(value) + "; from 1 to " +
-                     std::to_string(max) + " would do",
-                 std::string(what));
+  return invalid(
+      "the model's " + std::string(what) + " is " + std::to_string(value) + "; expected 1 to " + std::to_string(max),
+      std::string(what));
 }
 
 Status positive(std::string_view what, double value, double max) {
   if (std::isfinite(value) && value > 0 && value <= max) return {};
-  return invalid("the model's " + std::string(what) + " is " + std::to_string(value) + "; a positive number up to " +
-                     std::to_string(max) + " would do",
+  return invalid("the model's " + std::string(what) + " is " + std::to_string(value) +
+                     "; expected a positive number up to " + std::to_string(max),
                  std::string(what));
 }
 
 Status factor(std::string_view what, double value) {
   if (value >= kMinFactor && value <= kMaxFactor) return {};
-  return invalid("the model's " + std::string(what) + " is or holds " + std::to_string(value) +
-                     "; from 0.000001 to 1000000 would do",
-                 std::string(what));
+  return invalid(
+      "the model's " + std::string(what) + " is or holds " + std::to_string(value) + "; expected 0.000001 to 1000000",
+      std::string(what));
 }
 
 Status all_positive(std::string_view what, const std::vector<double>& values, int n_pairs) {
   if (static_cast<int>(values.size()) != n_pairs) {
     return invalid("the model has " + std::to_string(values.size()) + " " + std::string(what) + " but its heads have " +
-                       std::to_string(n_pairs) + " rotated pairs; one a pair would do",
+                       std::to_string(n_pairs) + " rotated pairs; expected one a pair",
                    std::string(what));
   }
   for (double v : values) TRY(factor(what, v));
@@ -56,11 +56,11 @@ Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
   TRY(in_range("number of rotated pairs of a head", rope.n_pairs, kMaxPairs));
   TRY(positive("RoPE base", rope.base, 1e12));
   if (rope.base <= 1)
-    return invalid("the model's RoPE base is " + std::to_string(rope.base) + "; more than 1 would do");
+    return invalid("the model's RoPE base is " + std::to_string(rope.base) + "; expected more than 1");
   TRY(factor("RoPE scaling factor", rope.factor));
   if (!std::isfinite(rope.magnitude) || rope.magnitude < 0 || rope.magnitude > 100) {
     return invalid("the model's RoPE attention factor is " + std::to_string(rope.magnitude) +
-                   "; a positive number up to 100 would do");
+                   "; expected a positive number up to 100");
   }
   if (!rope.divisors.empty()) {
     if (rope.scaling != RopeScaling::kNone) {
@@ -126,7 +126,7 @@ Status validate_layer(const ModelConfig& config, size_t l) {
     return unsupported("the model's head size" + of + " is " + std::to_string(len) + "; ibid runs multiples of 8");
   }
   TRY(positive("attention scale" + of, layer.attention_scale, 1e4));
-  if (layer.window < 0) return invalid("the model's sliding window is negative; 1 or more would do");
+  if (layer.window < 0) return invalid("the model's sliding window is negative; expected 1 or more");
   CHECK(layer.rope == kNoRope || layer.rope < static_cast<int>(config.ropes.size()));
   if (layer.rope != kNoRope) {
     TRY(in_range("number of rotated pairs of a head" + of, config.ropes[static_cast<size_t>(layer.rope)].n_pairs,
@@ -138,7 +138,7 @@ Status validate_layer(const ModelConfig& config, size_t l) {
   if (!is_before || owner.kv_owner != kOwnCache || owner.n_kv_heads != layer.n_kv_heads ||
       owner.key_len != layer.key_len || owner.value_len != layer.value_len) {
     return invalid("layer " + std::to_string(l) + " reads the keys and values of layer " +
-                   std::to_string(layer.kv_owner) + "; an earlier one with a cache of the same heads would do");
+                   std::to_string(layer.kv_owner) + "; expected an earlier one with a cache of the same heads");
   }
   if (config.fused_qkv) return unsupported("a model with a fused q, k, v and layers that read another's cache");
   return {};

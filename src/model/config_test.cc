@@ -157,14 +157,14 @@ TEST(ModelConfig, ALayerThatCannotRunIsNamed) {
   for (const Mixer mixer : {Mixer::kLatent, Mixer::kNone})
     EXPECT_NE(refusal([mixer](LayerConfig& l) { l.mixer = mixer; }), "");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.value_len = 584; }),
-            "the model's head size of values of layer 1 is 584; from 1 to 576 would do");
+            "the model's head size of values of layer 1 is 584; expected 1 to 576");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.value_len = 40; }), "");
   EXPECT_NE(refusal([](LayerConfig& l) { l.key_len = 8; }), "") << "its RoPE turns sixteen numbers";
   EXPECT_NE(refusal([](LayerConfig& l) { l.ffn_len = 0; }), "");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.kv_owner = 0; }), "");
   for (const int32_t owner : {1, 2, -7}) EXPECT_NE(refusal([owner](LayerConfig& l) { l.kv_owner = owner; }), "");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.kv_owner = 0, l.value_len = 40; }),
-            "layer 1 reads the keys and values of layer 0; an earlier one with a cache of the same heads would do");
+            "layer 1 reads the keys and values of layer 0; expected an earlier one with a cache of the same heads");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ Result<std::shared_ptr<const Tokenizer>> read(const ModelFile& file) {
     return Tokenizer::from_vocabulary(std::move(vocabulary));
   }
   if (file.tokenizer_json().empty()) {
-    return invalid(file.path() + " has no tokenizer.json; a folder with one, or a GGUF file, would do",
+    return invalid(file.path() + " has no tokenizer.json; expected a folder with one, or a GGUF file",
                    "tokenizer.json");
   }
   return Tokenizer::from_json(file.tokenizer_json(), file.tokenizer_config_json());

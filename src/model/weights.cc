@@ -187,7 +187,7 @@ Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t laye
   ASSIGN_OR_RETURN(TensorView view, find(name, layer, {len}));
   if (view.dtype != DType::kF32 && view.dtype != DType::kF16 && view.dtype != DType::kBF16) {
     return invalid(file_.path() + ": tensor " + in_quotes(name_in_file(name, layer)) + " is of type " +
-                       std::string(traits(view.dtype).name) + "; F32, F16 or BF16 would do for a norm or a bias",
+                       std::string(traits(view.dtype).name) + "; expected F32, F16 or BF16 for a norm or a bias",
                    name_in_file(name, layer));
   }
   if (view.dtype == DType::kF32 && offset == 0) {

@@ -129,13 +129,13 @@ Result<BlockFolder> BlockFolder::open(const std::string& folder) {
   if (::fstat(fd.get(), &info) != 0) return cannot("read", path);
   if (info.st_uid != ::geteuid() || (info.st_mode & 0077) != 0) {
     return invalid("The cache's folder " + path + " is open to other users (or theirs): what they put there would be " +
-                       "taken for computed; `chmod 700` or another folder would do.",
+                       "taken for computed; use `chmod 700` or another folder.",
                    path);
   }
   Result<FileLock> lock = FileLock::acquire(path + "/lock", [] { return false; });
   if (!lock) {
     return unavailable("The cache's folder " + path + " is in use by another process (or its lock cannot be taken); " +
-                           "another folder would do.",
+                           "use another folder.",
                        path);
   }
   BlockFolder out(*std::move(lock), fd.release());

@@ -145,7 +145,7 @@ Status ChatSession::explained(const Status& status, bool is_chat) const {
     return status;
   return exhausted(status.error().message +
                    (is_chat                 ? ": /clear begins a new one"
-                    : model_.more().empty() ? ": a shorter one would do"
+                    : model_.more().empty() ? ": use a shorter one"
                                             : "") +
                    model_.more() + ".");
 }

@@ -155,7 +155,7 @@ class Measurer {
       return ++n_timed_ < n_steps;
     }));
     const double one = median(taken[0]);
-    if (one <= 0) return exhausted("Too few tokens fit after the text to measure anything; a larger --ctx would do.");
+    if (one <= 0) return exhausted("Too few tokens fit after the text to measure anything; use a larger --ctx.");
     std::vector<double> out = {1};
     for (size_t i = 1; i < taken.size() && !taken[i].empty(); ++i)
       out.push_back(std::max(out.back(), median(taken[i]) / one));  // a row more never takes less

@@ -27,7 +27,7 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
     }
   }
   if (file.has_meta(prefix + "quantization_config") || file.has_meta("quantization_config.quant_method")) {
-    return unsupported("the folder's weights are quantised (quantization_config); F32, F16 and BF16 folders would do",
+    return unsupported("the folder's weights are quantised (quantization_config); expected F32, F16 or BF16",
                        "quantization_config");
   }
   ASSIGN_OR_RETURN(config.n_layers, file.meta_int(prefix + "num_hidden_layers"));
@@ -70,7 +70,7 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
 Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most) {
   if (config.n_mtp_layers >= 0 && config.n_mtp_layers <= std::max<int64_t>(0, most)) return {};
   return invalid("the model says that " + std::to_string(config.n_mtp_layers) +
-                     " of its layers draft further tokens; 0 to " + std::to_string(most) + " would do",
+                     " of its layers draft further tokens; expected 0 to " + std::to_string(most),
                  key);
 }
 

@@ -14,7 +14,7 @@ Status read_for_layers(const ModelFile& file, const std::string& key, int64_t n_
   ASSIGN_OR_RETURN(const std::vector<int64_t> values, file.meta_ints(key));
   if (values.size() != 1 && static_cast<int64_t>(values.size()) != n_blocks) {
     return invalid("key " + in_quotes(key) + " has " + std::to_string(values.size()) + " numbers for " +
-                       std::to_string(n_blocks) + " layers; one, or one for each, would do",
+                       std::to_string(n_blocks) + " layers; expected one, or one for each",
                    key);
   }
   for (size_t l = 0; l < config.layers.size(); ++l) config.layers[l].*size = values[values.size() == 1 ? 0 : l];
@@ -34,7 +34,7 @@ Status read_head_lens(const ModelFile& file, const std::string& arch, ModelConfi
     ASSIGN_OR_RETURN(layer.key_len, file.meta_int(key_len, config.width / layer.n_heads));
     ASSIGN_OR_RETURN(layer.value_len, file.meta_int(value_len, layer.key_len));
     if (layer.key_len < 1) {
-      return invalid("the model's head size is " + std::to_string(layer.key_len) + "; a multiple of 8 would do",
+      return invalid("the model's head size is " + std::to_string(layer.key_len) + "; expected a multiple of 8",
                      key_len);
     }
     layer.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.key_len)));
@@ -120,7 +120,7 @@ void set_all_windows(ModelConfig& config, int64_t window) {
 Result<int64_t> read_window(const ModelFile& file, const std::string& key) {
   ASSIGN_OR_RETURN(int64_t window, file.meta_int(key, 0));
   if (window < 0 || window > (int64_t{1} << 30)) {
-    return invalid("the model's sliding window is " + std::to_string(window) + "; 0 (none) to 2^30 would do", key);
+    return invalid("the model's sliding window is " + std::to_string(window) + "; expected 0 (none) to 2^30", key);
   }
   return window;
 }

@@ -39,7 +39,7 @@ void finish(ModelConfig& config) {
 
 Status set_pattern(ModelConfig& config, int64_t pattern, int64_t window) {
   if (pattern < 1)
-    return invalid("the model's sliding window pattern is " + std::to_string(pattern) + "; 1 or more would do");
+    return invalid("the model's sliding window pattern is " + std::to_string(pattern) + "; expected 1 or more");
   for (size_t i = 0; i < config.layers.size(); ++i) {
     config.layers[i].window = (static_cast<int64_t>(i) + 1) % pattern != 0 ? static_cast<int32_t>(window) : 0;
   }

@@ -14,7 +14,7 @@ Result<RopeScaling> scaling_kind(const std::string& name, const std::string& key
   if (name == "dynamic") {
     return unsupported(
         "the model scales RoPE by dynamic NTK: a token's place would depend on the length of the text that "
-        "follows, so cached answers could not be the same; linear, llama3, yarn and longrope would do",
+        "follows, so cached answers could not be the same; expected linear, llama3, yarn or longrope",
         key);
   }
   return unsupported(

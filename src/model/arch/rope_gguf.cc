@@ -18,7 +18,7 @@ Result<std::vector<double>> factors(const ModelFile& file, const std::string& na
 Result<RopeScaling> scaling_kind(const ModelFile& file, const std::string& key, bool has_factor) {
   if (!file.has_meta(key)) {
     if (!has_factor) return RopeScaling::kNone;
-    return invalid("the model gives a RoPE scaling factor but no " + in_quotes(key) + "; linear, yarn or none would do",
+    return invalid("the model gives a RoPE scaling factor but no " + in_quotes(key) + "; expected linear, yarn or none",
                    key);
   }
   ASSIGN_OR_RETURN(std::string name, file.meta_string(key));
@@ -94,7 +94,7 @@ Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& conf
   ASSIGN_OR_RETURN(int64_t n_rotated, file.meta_int(keys + "dimension_count", key_len));
   if (n_rotated < 2 || n_rotated % 2 != 0 || n_rotated > key_len) {
     return invalid("the model rotates " + std::to_string(n_rotated) + " of its heads' " + std::to_string(key_len) +
-                       " values; an even number from 2 to that would do",
+                       " values; expected an even number from 2 to that",
                    keys + "dimension_count");
   }
   rope.n_pairs = static_cast<int>(n_rotated / 2);

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kDefaultInterval = 4;
 
 Status set_nope(ModelConfig& config, int64_t interval) {
-  if (interval < 1) return invalid("no_rope_layer_interval is " + std::to_string(interval) + "; 1 or more would do");
+  if (interval < 1) return invalid("no_rope_layer_interval is " + std::to_string(interval) + "; expected 1 or more");
   for (size_t i = 0; i < config.layers.size(); ++i) {
     config.layers[i].rope = (static_cast<int64_t>(i) + 1) % interval == 0 ? kNoRope : 0;
   }
