@@ -1,4 +1,4 @@
-// How benches take times. What the machine can do at most: cli/measure/machine_limits.h.
+// How benches measure times. The machine's limits: cli/measure/machine_limits.h.
 #pragma once
 
 #include <algorithm>

@@ -4,13 +4,13 @@
     ninja -C build ibid limits_bench serving_bench
     bench/compare.py --peer llama-bench=PATH --peer llama-batched-bench=PATH --page docs/measurements/performance.md --json out.json
 
-Without MODEL: the default model as it is and as --types says; `135m`, `1b` and `8b` are random weights of real shapes, made by
+Without MODEL: the default model as it is and in the types of --types; `135m`, `1b` and `8b` are random weights of real shapes, made by
 tools/make_random_model.py; MODEL:TYPE is a model in another type, made by `ibid quantize`. All lie in the cache folder.
 Each repeat takes every model and engine in turn (A B A B ...), each in a process of its own. The page has medians, spread,
 ratio and the share of the bound (bench/compare_table.py), the machine, the commit and this command. --minutes ends the run
-with the last whole repeat before it. --served starts servers and asks them (build/serving_bench): tokens a second of so many streams
-at once, prompts of 220 words and answers of 128 tokens, and the median time of their first tokens in milliseconds, of which less is
-better. --depth is decode after so many tokens; -p, --depth and --threads take lists, and several numbers of threads give a table of
+with the last whole repeat before it. --served starts servers and measures them (build/serving_bench): tokens a second of that many
+concurrent streams, with prompts of 220 words and answers of 128 tokens, and their median time to first token in milliseconds (lower is
+better). --depth is decode after that many tokens; -p, --depth and --threads take lists, and several numbers of threads give a table of
 how ours scales. Peers: llama-bench, llama-batched-bench and llama-server by path, or the package llama-cpp-python:
     CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python
 Exit status 1 where a ratio is below --at-least, 3 where not one repeat was whole in time.
@@ -312,7 +312,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("-n", type=int, default=64, help="tokens of decode, of each stream")
     parser.add_argument("--streams", default="8,32", help="streams of batched decode, comma-separated; 0: none")
     parser.add_argument("--depth", default="0", help="tokens that decode of one stream has before it, comma-separated")
-    parser.add_argument("--served", default="0", help="streams that servers are asked for at once, comma-separated; 0: no servers")
+    parser.add_argument("--served", default="0", help="concurrent streams on servers, comma-separated; 0: no servers")
     parser.add_argument("--threads", "-t", default="2", help="comma-separated")
     parser.add_argument("--cpu-isa", help="ibid's kernels, as avx2 beside a peer that was built without more")
     parser.add_argument("--repeats", "-r", type=int, default=5)

@@ -169,7 +169,7 @@ STYLE = """
 
 
 def picture(rows: list[dict]) -> str:
-    """Bars of each engine's share of the bound; a longer one than 125 % is cut there, its number tells."""
+    """Bars of each engine's share of the bound; bars are cut at 125 %, and the number shows the rest."""
     rows = [r for r in rows if r["bound"]]
     engines = list(dict.fromkeys(e for r in rows for e in r["engines"]))
     left, width, full, bar = 300, 860, 400, 14

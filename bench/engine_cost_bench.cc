@@ -1,6 +1,6 @@
-// What a step costs besides the model: planning, blocks, the batch, settling and telling, for 10 to 10,000 running
-// sequences beside 100,000 cached blocks, and what looking up a prefix of 32k tokens costs. Over a model that computes
-// nothing, on the thread's own CPU time, so that who else is on the machine does not count.
+// The cost of a step besides the model: planning, blocks, the batch, settling and reporting, for 10 to 10,000 running
+// sequences beside 100,000 cached blocks, and the cost of looking up a prefix of 32k tokens. Over a model that computes
+// nothing, in the thread's own CPU time, so that other processes do not count.
 //
 //   engine_cost_bench [--cached 100000] [--len 512] [--sequences 10,100,1000,10000]
 #include <time.h>
@@ -57,7 +57,7 @@ class Bench {
     const int64_t n_blocks = n_cached + (len_ / 16 + 2) * static_cast<int64_t>(n_sequences) + kContextLen / 16 + 1;
     options.kv_bytes = n_blocks * KvStore::block_bytes(model->facts(), options.kv_dtype, options.block_len);
     engine_ = Engine::create(std::move(model), nullptr, stream_, options, clock_).value();
-    // Old texts, whose blocks stay: 2,048 each.
+    // Old sequences, whose blocks stay: 2,048 each.
     for (int32_t i = 0; i < n_cached / 2048 + 2; ++i) submit(kPrefixLen + 1, 0, 1000 + static_cast<uint32_t>(i));
     drain();
   }

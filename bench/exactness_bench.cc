@@ -1,15 +1,15 @@
-// The price of exactness: ibid's kernels, which keep one order of sums whatever the rows, beside the fastest that keep
-// none (bench/exactness/any_order.h), family by family.
+// The price of exactness: ibid's kernels, which keep one order of sums for any number of rows, beside the fastest
+// kernels without an order (bench/exactness/any_order.h), family by family.
 //
-//   exactness_bench [THREADS [ROUNDS [FAMILY]]]      FAMILY: a part of the names of those that are measured; EVERY=1
+//   exactness_bench [THREADS [ROUNDS [FAMILY]]]      FAMILY: a part of the names to measure; EVERY=1
 //                                                    in the environment shows each variant, IBID_CPU_ISA=avx512_vnni
 //                                                    or avx2 takes those kernels where there are more
 //
-// Of each family all variants are tried and the fastest is taken: other register tiles, one sum in several, K split
+// All variants of each family are tried and the fastest is used: other register tiles, one sum in several, K split
 // over threads, ibid's own loops under -ffast-math, a shorter exp. Then ibid and it run in turns, A B A B, and the
 // price is the median of their ratios less one, with quartiles. One thread is measured in its own processor time, so
-// that a neighbour costs little; more threads by the clock, where times and price are of the least, which nobody
-// disturbed.
+// that other processes cost little; more threads by the clock, where times and price are the least ones, which are
+// undisturbed.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -32,7 +32,7 @@
 namespace ibid::bench {
 namespace {
 
-// Of the selected set.
+// The kernels of the selected set.
 const AnyLinears* linears = nullptr;
 const AnyOps* any_ops = nullptr;
 
@@ -48,7 +48,7 @@ TensorView view(std::vector<float>& x, int64_t rows) {
   return TensorView(x.data(), DType::kF32, {rows, static_cast<int64_t>(x.size()) / rows});
 }
 
-// Bytes whose factors are small and finite, in each format that is measured.
+// Random weights with small, finite scales, in each measured format.
 std::vector<std::byte> weight_bytes(DType dtype, int64_t n, int64_t k) {
   std::vector<std::byte> raw(static_cast<size_t>(n * row_bytes(dtype, k)));
   std::mt19937 random(2);

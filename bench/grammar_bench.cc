@@ -1,12 +1,11 @@
 // Masks of real schemas over real vocabularies:
 //   grammar_bench [--tight] [--times N] [--walks FILE] VOCABULARY... -- SCHEMA...
 // VOCABULARY is a GGUF file, a tokenizer.json, or a file of lines "base64 of a token, its id". SCHEMA is a file of JSON
-// Schema. For each a grammar is compiled (not strict), then answers are walked under its masks, half of the tokens
-// punctuation where there is some, all that is remembered of masks cold at first; the table has CPU time of the thread
-// in microseconds of each first and later mask, and of each compilation, and what compiling held of memory as its fuel
-// counts it. With --times all is done so often, from cold,
-// and each figure is the least of its N, so that what runs beside counts little. --walks writes a line for each answer:
-// the schema's file and the tokens.
+// Schema. For each, a grammar is compiled (not strict), then answers are walked under its masks, with half of the
+// tokens punctuation where it is possible and all caches of masks cold at first; the table has the thread's CPU time in
+// microseconds of each first and later mask, and of each compilation, and the memory of compiling as its fuel counts
+// it. --times repeats everything from cold, and each figure is the least of its N, so that other processes count
+// little. --walks writes a line for each answer: the schema's file and the tokens.
 #include <time.h>
 
 #include <algorithm>

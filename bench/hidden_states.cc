@@ -1,7 +1,7 @@
-// hidden_states MODEL TOKENS OUT [--threads N] [--layers I,J]: what the model makes of each token of some texts, as
-// steps of the engine see it. TOKENS: int32, for each text its length, then its ids; OUT: F16 [tokens of all texts, K +
-// 1, C]: the inputs of layers I, J, ... (the number of layers: what the last one makes), then what the final norm
-// makes. For tools/train_heads.py and tools/train_eagle.py.
+// hidden_states MODEL TOKENS OUT [--threads N] [--layers I,J]: the model's hidden states of each token of some
+// sequences, as in steps of the engine. TOKENS: int32, for each sequence its length, then its ids; OUT: F16 [tokens of
+// all sequences, K + 1, C]: the inputs of layers I, J, ... (the number of layers: the output of the last one), then the
+// output of the final norm. For tools/train_heads.py and tools/train_eagle.py.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

@@ -1,5 +1,5 @@
-// What this machine can do at most, at 1 to N threads, as JSON: read bandwidth, and multiply-adds in int8, bf16 and
-// fp32 by the instructions of a table of kernels (0: not measured). bench/compare.py holds engines against it.
+// The machine's limits at 1 to N threads, as JSON: read bandwidth, and multiply-adds in int8, bf16 and fp32 by the
+// instructions of a table of kernels (0: not measured). bench/compare.py compares engines with them.
 //   limits_bench [THREADS [ISA]]        ISA as `ibid --cpu-isa` has it
 #include <cstdio>
 #include <cstdlib>

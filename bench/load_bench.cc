@@ -1,10 +1,10 @@
-// How fast a model's weights are loaded beside plain ways to read its file and to have memory for it, in turns on the
-// same threads:
+// The speed of loading a model's weights beside plain ways to read its file and to allocate memory for it, in turns on
+// the same threads:
 //   load_bench MODEL [THREADS] [ROUNDS]
-// Best of ROUNDS in GB of the file a second, by the clock and by the processors' time (which says more where others run
-// beside), and what share of the fastest plain way to read that is. The file should lie in the system's cache: the
-// first round brings it there. Memory is cleared twice: a virtual machine's host may give what was not used for some
-// seconds again, and the load finds what the second turn had.
+// Best of ROUNDS in GB of the file a second, by the clock and by the processors' time (which is better on a busy
+// machine), and the share of the fastest plain way to read. The file should lie in the system's cache: the first round
+// brings it there. Memory is cleared twice: a virtual machine's host may have to provide again memory that was unused
+// for some seconds, and the load finds the memory of the second turn.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -43,7 +43,7 @@ struct Way {
   double seconds = 1e30, processor = 1e30;  // the best
 };
 
-// Of all threads, the system's work for them included.
+// The time of all threads, with the system's work for them.
 double processor_seconds() {
   timespec time;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

@@ -1,6 +1,5 @@
-// log_probs MODEL TOKENS OUT [--kernels reference] [--kv-dtype f32|f16|bf16] [--threads N]: the log-probabilities that
-// a model gives after each token of one context. TOKENS: int32 ids; OUT: float32 [n_tokens, vocabulary]. For
-// compare_kl.py.
+// log_probs MODEL TOKENS OUT [--kernels reference] [--kv-dtype f32|f16|bf16] [--threads N]: a model's log-probabilities
+// after each token of one context. TOKENS: int32 ids; OUT: float32 [n_tokens, vocabulary]. For compare_kl.py.
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -62,7 +61,7 @@ int main(int argc, char** argv) {
     if (!word.starts_with("--")) {
       arguments.files.push_back(word);
     } else if (i + 1 == argc) {
-      return fail(word + " wants a value");
+      return fail(word + " needs a value");
     } else if (word == "--kernels") {
       arguments.kernels = argv[++i];
     } else if (word == "--kv-dtype") {

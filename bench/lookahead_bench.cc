@@ -1,10 +1,10 @@
 // What look-ahead decoding (Fu et al., "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding",
 // 2024) would have to draft from, on one model at temperature 0. No clock is in it:
 //   lookahead_bench [--model MODEL] [--threads N] [--tokens N] [--window W] [PROMPTS]
-// Each step computes W drafts after the text's last token. What the model says after them are the next step's
-// drafts (Jacobi's iteration), and go into a pool as pairs, which is asked how the last token went on. Told of each
-// kind of text: E, tokens a step, where the pool's chain is verified, or the window's where the pool has none; how
-// often the first draft of each is right; and the same of those places alone where the text's own look-up
+// Each step computes W drafts after the sequence's last token. The model's tokens after them are the next step's drafts
+// (Jacobi's iteration), and enter a pool as pairs, which is looked up by the last token. Reported for each kind of
+// text: E, tokens a step, if the pool's chain is verified, or the window's if the pool has none; how often the first
+// draft of each is accepted; and the same for only those places where the sequence's own look-up
 // (spec/suffix_automaton.h) has none.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -28,8 +28,8 @@ struct Settings {
 
 struct FixedProposer {  // first ones, of all places and of those without a look-up's
   int64_t n = 0, n_right = 0, n_alone = 0, n_alone_right = 0;
-  void add(TokenId draft, TokenId said, bool is_alone) {
-    const bool is_right = draft == said;
+  void add(TokenId draft, TokenId target, bool is_alone) {
+    const bool is_right = draft == target;
     ++n, n_right += is_right, n_alone += is_alone, n_alone_right += is_alone && is_right;
   }
   void add(const FixedProposer& o) {
@@ -73,7 +73,7 @@ class Answering {
     sequence.append(std::span(prompt).first(prompt.size() - 1), {});
     TokenId last = prompt.back();
     std::map<TokenId, TokenId> pool;  // how a token went on when it was last computed
-    std::vector<TokenId> window, said(W + 1);
+    std::vector<TokenId> window, model_tokens(W + 1);
     while (out.n_tokens < settings_.n_tokens) {
       std::vector<TokenId> chain = chain_of(pool, last, W);
       const TokenId of_pool = chain.empty() ? TokenId::kNone : chain.front();
@@ -84,23 +84,23 @@ class Answering {
       const int64_t before = sequence.n_tokens();
       sequence.append(chain, [&](int64_t first, const TensorView& rows) {
         for (int64_t i = 0; i < rows.dim[0]; ++i)
-          said.at(static_cast<size_t>(first - before + i)) = most_likely(rows, i);
+          model_tokens.at(static_cast<size_t>(first - before + i)) = most_likely(rows, i);
       });
       const bool is_alone = lookup.match().len == 0;
-      if (of_pool != TokenId::kNone) out.pool.add(of_pool, said[0], is_alone);
-      if (of_window != TokenId::kNone) out.window.add(of_window, said[0], is_alone);
+      if (of_pool != TokenId::kNone) out.pool.add(of_pool, model_tokens[0], is_alone);
+      if (of_window != TokenId::kNone) out.window.add(of_window, model_tokens[0], is_alone);
       size_t n_right = 0;
-      while (n_right < W && chain[n_right + 1] == said[n_right]) ++n_right;
-      for (size_t i = 0; i <= W; ++i) pool[chain[i]] = said[i];
-      for (size_t i = 0; i <= n_right; ++i) pool[chain[i]] = said[i];  // the text's own stay
+      while (n_right < W && chain[n_right + 1] == model_tokens[n_right]) ++n_right;
+      for (size_t i = 0; i <= W; ++i) pool[chain[i]] = model_tokens[i];
+      for (size_t i = 0; i <= n_right; ++i) pool[chain[i]] = model_tokens[i];  // the sequence's own stay
       ++out.n_steps;
       for (size_t i = 0; i <= n_right; ++i, ++out.n_tokens) {
-        if (std::ranges::find(ends_, said[i]) != ends_.end()) return out;
-        lookup.add(said[i]);
+        if (std::ranges::find(ends_, model_tokens[i]) != ends_.end()) return out;
+        lookup.add(model_tokens[i]);
       }
       sequence.truncate(before + static_cast<int64_t>(n_right) + 1);
-      last = said[n_right];
-      window.assign(said.begin() + static_cast<std::ptrdiff_t>(n_right) + 1, said.end());
+      last = model_tokens[n_right];
+      window.assign(model_tokens.begin() + static_cast<std::ptrdiff_t>(n_right) + 1, model_tokens.end());
     }
     return out;
   }

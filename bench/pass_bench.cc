@@ -1,8 +1,8 @@
-// What a forward pass over r rows costs against one over one row, and where its time goes.
+// The cost of a forward pass over r rows relative to one over one row, and where its time goes.
 //   pass_bench [--model MODEL] [--threads N] [--context N] [--rounds N] [--isa NAME] [--streams] [ROWS ...]
-// Rows are tokens of one text after `context` others, as drafts are; with --streams one of each of r texts of that
-// length, as decodes are. In each round every count of rows has its turn, so that v(r), the median of the rounds'
-// ratios to one row, stands on a busy machine too; cpu is the caller's thread alone. The parts are those between a
+// Rows are tokens of one sequence after `context` others, as drafts are; with --streams one of each of r sequences of
+// that length, as decodes are. In each round every count of rows has its turn, so that v(r), the median of the rounds'
+// ratios to one row, holds on a busy machine too; cpu is the caller's thread only. The parts are those between a
 // model's intermediates (docs/developers/adding_a_model.md), each named by the one that ends it, medians of a pass's
 // sum.
 #include <algorithm>

@@ -1,9 +1,9 @@
-// What eight pieces of K cost against one (docs/decisions/0008-pieces-of-k.md), dtype by dtype.
+// The cost of eight pieces of K relative to one (docs/decisions/0008-pieces-of-k.md), dtype by dtype.
 //
 //   pieces_bench [DTYPE ...]        e.g. pieces_bench Q4_1 Q4_K F16; IBID_CPU_ISA=avx2 chooses the kernels
 //
 // A number is the median, with its quartiles, of the ratios of neighbouring runs: the same weights in eight pieces and
-// in one, a few milliseconds each, in turn. Times are of one thread's processor, so that a busy machine widens the
+// in one, a few milliseconds each, in turn. Times are one thread's processor time, so that a busy machine widens the
 // quartiles and leaves the median. Few rows cycle through more weights than the caches hold, as a model's layers do.
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
-// What a step of the 135M shape spends outside matrix products and attention: time per op at 1, 32 and 512 tokens, and
-// nanoseconds per element.
+// The time that a step of the 135M shape spends outside matrix products and attention: time per op at 1, 32 and 512
+// tokens, and nanoseconds per element.
 //   rows_bench [THREADS [ISA]]
 #include <cstdio>
 #include <cstdlib>

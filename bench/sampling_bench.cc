@@ -1,7 +1,7 @@
-// What a draw from a row of V logits costs, by sampler: medians of one thread's time.
+// The cost of a draw from a row of V logits, by sampler: medians of one thread's time.
 //   sampling_bench [V ...]
 // Rows are normal noise with thirty likely tokens, shaped as a small model's are. The number after a time is a digest
-// of what was drawn: it must not change.
+// of the drawn tokens: it must not change.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>

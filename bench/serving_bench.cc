@@ -1,4 +1,4 @@
-// A load on a server that speaks OpenAI's API, and what its users saw of it.
+// A load on a server with OpenAI's API, and the latencies of its users.
 //   build/serving_bench --url http://127.0.0.1:8080 --streams 16 --words 220 --max-tokens 128 --repeats 5
 //   build/serving_bench --streams 200 --rate 20 --requests 1000 --check -o json
 #include <sys/resource.h>
@@ -72,7 +72,7 @@ std::vector<double> arrivals(const Options& o, size_t n, uint64_t run) {
 // What a newcomer's prompt did to the streams that were there, and they to it. Seconds.
 struct Newcomer {
   double ttft = 0;
-  double alone = 0;       // a prompt of the same length with nobody beside it, until its first token
+  double alone = 0;       // a prompt of the same length without other requests, until its first token
   double p50_before = 0;  // between two pieces of a stream's text, before it came
   double stall = 0;       // the longest such time while it was there
   double meanwhile = 0;   // what the streams' tokens until its first one take without it: p50_before for each of each
@@ -190,10 +190,10 @@ void print_json(const std::vector<Run>& runs) {
     write_figures(json, run.figures);
     json.key("client_cores").number(run.client_share, 4);
     if (run.n_different >= 0) json.field("different_from_alone", run.n_different);
-    if (const Newcomer& who = run.newcomer; who.ttft > 0) {
-      json.key("newcomer_ttft_seconds").number(who.ttft, 6).key("newcomer_alone_seconds").number(who.alone, 6);
-      json.key("streams_meanwhile_seconds").number(who.meanwhile, 6);
-      json.key("p50_before_seconds").number(who.p50_before, 6).key("longest_stall_seconds").number(who.stall, 6);
+    if (const Newcomer& late = run.newcomer; late.ttft > 0) {
+      json.key("newcomer_ttft_seconds").number(late.ttft, 6).key("newcomer_alone_seconds").number(late.alone, 6);
+      json.key("streams_meanwhile_seconds").number(late.meanwhile, 6);
+      json.key("p50_before_seconds").number(late.p50_before, 6).key("longest_stall_seconds").number(late.stall, 6);
     }
     json.end_object();
   }

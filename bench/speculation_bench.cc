@@ -1,19 +1,19 @@
-// What drafts bring, by kind of text: the same prompts with speculation and without, in turn, on one model.
+// The gain of drafts, by kind of text: the same prompts with speculation and without, in turn, on one model.
 //   speculation_bench [--model MODEL] [--threads N] [--tokens N] [--temp T] [--k K] [--draft MODEL] [--heads FILE]
 //   [--eagle FILE|own] [--store FILE] [--own-answers BYTES] [--window SINK,WINDOW [--fixed] [--beside]] [--oracle]
 //   [--siblings]
 //   [--replay P] [--repeats N] [--context N --after FILE] [--every N] [--by-cpu] [PROMPTS]
-// Tokens must be the same. E: tokens a step. steps: what the counted steps would take by v(r), the median time of a
-// step of r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, of what
-// both took after their first token. Of `repeats` runs, whose order alternates, the median. --oracle proposes the
-// plain answer. --siblings tells instead how often a second branch of a tree would be right: what followed the first
-// occurrence of the text's end, where that is another token than what followed the last. --replay tells what the
-// look-up and the stores would have brought to the plain answers, had all drafts been verified that are at least P
-// likely: no clock is in it. Answers are kept for those that follow, as --own-answers has it. --window has the model
-// draft over a part of the text, without the look-up, or --beside it; --fixed: --k drafts in every step, whatever they
-// cost. --context puts each prompt after as much of a text as makes the longest of them and its answer so many tokens.
-// --every takes each N-th prompt alone. --by-cpu reads all times from what the process has computed, for machines that
-// others use too (one thread). c: what proposing took of a step of one row, for each pass of the model over its view.
+// Tokens must be the same. E: tokens a step. steps: the time of the counted steps by v(r), the median time of a step of
+// r rows over one of 1 row, both of this run; clock: the time of the plain answer over the other's, both after their
+// first token. The median of `repeats` runs, whose order alternates. --oracle proposes the plain answer. --siblings
+// reports instead how often a second branch of a tree would be accepted: the token after the first occurrence of the
+// sequence's end, if it differs from the token after the last. --replay reports the gain of the look-up and the stores
+// on the plain answers, had all drafts of probability P or more been verified: it uses no clock. Answers are kept for
+// later ones, as --own-answers does. --window lets the model draft over a part of the sequence, without the look-up, or
+// --beside it; --fixed: --k drafts in every step, at any cost. --context prepends as much of a text to each prompt as
+// makes the longest of them and its answer that many tokens. --every takes only each N-th prompt. --by-cpu measures all
+// times in the process's CPU time, for busy machines (one thread). c: the time of proposing relative to a step of one
+// row, for each pass of the model over its view.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -81,7 +81,7 @@ struct Settings {
   float replay = 0;  // 0: not so
 };
 
-// Of all tokens of answers: with a draft, that draft right; with another one beside it, that one right.
+// Counts of all tokens of answers: with a draft; that draft accepted; with a second one beside it; that one accepted.
 struct Siblings {
   int64_t n_tokens = 0, n_drafted = 0, n_right = 0, n_with_other = 0, n_other_right = 0;
   void add(std::span<const TokenId> prompt, std::span<const TokenId> answer) {
@@ -101,7 +101,7 @@ struct Siblings {
   }
 };
 
-// Of answers, step by step.
+// Counts of answers, step by step.
 struct Replayed {
   int64_t n_tokens = 0, n_steps = 0, n_drafted = 0, n_right = 0;
   void add(Proposer& proposer, int64_t sequence, std::span<const TokenId> prompt, std::span<const TokenId> answer,
@@ -344,7 +344,7 @@ int run(const Settings& settings) {
     if (!all_kinds->empty()) print("all", sum);
   }
   if (settings.siblings || settings.replay > 0) return 0;
-  // Of the same engine and the same moments where it has them: machines get busier and less so.
+  // From the same engine and the same moments if possible: the load of a machine varies.
   const double one = seconds_of[1].size() >= 32 ? median(seconds_of[1]) : median(plain_steps);
   if (seconds_of[1].empty()) seconds_of.erase(1);
   std::map<int32_t, double> v;

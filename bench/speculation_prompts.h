@@ -1,4 +1,4 @@
-// The prompts that benches of speculation answer (bench/prompts/speculation.txt), as a chat's.
+// The prompts of the speculation benches (bench/prompts/speculation.txt), as a chat's.
 #pragma once
 
 #include <fstream>

@@ -57,7 +57,7 @@ double best_seconds(const ibid::Tokenizer& tokenizer, const std::string& text, d
   return best;
 }
 
-// A byte-level vocabulary of n tokens whose merges join letters and random tokens before them, up to 16 bytes.
+// A byte-level vocabulary of n tokens whose merges join letters and random earlier tokens, up to 16 bytes.
 ibid::Vocabulary made_up(size_t n) {
   ibid::Vocabulary v;
   v.pre_tokenizer = "gpt-2";

@@ -1,8 +1,8 @@
-// What drafts over views cost, part by part: passes of one row and of several after long texts, and of one row over a
-// view of them, in turns, as parts of a step of one row after the longest.
+// The cost of drafts over views, part by part: passes of one row and of several after long sequences, and of one row
+// over a view of them, in turns, relative to a step of one row after the longest.
 //   view_bench [--model MODEL] [--threads N] [--context N] [--rounds N]
-// Times are what the process has computed, so that a machine that others use too tells them as well (with one thread;
-// with more they count what waiting threads spin). What is in the cache is noise: it is read and not looked at.
+// Times are the process's CPU time, so that they hold on a busy machine too (with one thread; with more they include
+// the spinning of waiting threads). The cache holds noise: it is read, and its values do not matter.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -70,7 +70,7 @@ int main_of(const host::ModelArgs& args, int rounds) {
   if (!worker) return cli::fail(worker.error());
   BlockTable blocks;
   for (int32_t b = 0; b < n_blocks; ++b) blocks.push_back(BlockId{b});
-  // Numbers between -1/8 and 1/8, whose bits no page shares.
+  // Numbers between -1/8 and 1/8; no two pages have the same bits.
   uint64_t x = 1;
   for (const PagedKv& kv : (*worker)->kv().owned()) {
     for (int64_t i = 0; i < kv.n_blocks * kv.layer_bytes; i += 2) {

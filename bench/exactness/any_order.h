@@ -1,6 +1,6 @@
-// Kernels that keep no order of sums: what ibid's own are held against (exactness_bench.cc). They read the layouts of
-// kernels/cpu, give results that are near ibid's and the same in no bit that anybody promises, and are compiled with
-// -ffast-math, for AVX-512 with VNNI (BF16's for that unit) and for AVX2. Nothing of them is linked into ibid.
+// Kernels without an order of sums, which ibid's own are compared with (exactness_bench.cc). They read the layouts of
+// kernels/cpu, give results near ibid's without promising any bit, and are compiled with -ffast-math, for AVX-512 with
+// VNNI (BF16's for that unit) and for AVX2. They are not linked into ibid.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct AnyAttention {
   void (*run)(const cpu::AttentionTask& task);
 };
 
-// Of a set of instructions.
+// The kernels of one instruction set.
 struct AnyLinears {
   std::span<const AnyLinear> (*of)(DType dtype);
   const cpu::LinearTable& ibids;  // its own, compiled with those flags

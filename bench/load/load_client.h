@@ -1,5 +1,5 @@
-// LoadClient: many HTTP requests at once from one thread, with the time of each event that comes back. It keeps what
-// came as it came, so that measuring costs next to nothing while the server is at work; measure.h reads it afterwards.
+// LoadClient: many HTTP requests at once from one thread, with the time of each event that comes back. It keeps the raw
+// bytes, so that measuring costs next to nothing while the server works; measure.h reads them afterwards.
 #pragma once
 
 #include <cstdint>

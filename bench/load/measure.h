@@ -1,4 +1,4 @@
-// What an answer said and when, read from its events; and figures over many of them. For any server that speaks
+// The contents and times of an answer, read from its events; and figures over many of them. For any server that speaks
 // OpenAI's streams; what only some servers send (token ids, log-probabilities, usage) is used where it is there.
 #pragma once
 
@@ -27,11 +27,11 @@ struct StreamContent {
   double first = 0;           // when the first text came, on the client's clock; 0: none did
   std::vector<double> times;  // of events with text
   std::vector<double> gaps;   // between events with text of one choice
-  int64_t prompt_tokens = -1, cached_tokens = -1, completion_tokens = -1;  // -1: not said
+  int64_t prompt_tokens = -1, cached_tokens = -1, completion_tokens = -1;  // -1: not reported
 };
 
 StreamContent read_stream(const LoadAnswer& answer);
-// Everything that a request's answer says of itself. Ids, times and what the cache had are not part of it.
+// Everything in a request's answer that must repeat. Ids, times and cached tokens are not part of it.
 bool same_bytes(const StreamContent& a, const StreamContent& b);
 
 struct Percentiles {
