@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails where a page says what is not so, and where a source cites what no page says.
+"""Fails where a page states what is not so, and where a source cites what no page has.
 
 Paths: everything in `backticks` in the pages that looks like a path of this repository, and every link between pages.
 Rows: docs/rows.md names each row once; a row that is done, wholly or in part, names tests that exist in the sources
@@ -12,7 +12,7 @@ Quoted code: a block that names a source (```cpp src/engine/engine.cc) stands in
 Models: docs/users/models.md names each architecture and each weight type of the sources.
 Budgets: docs/README.md names every page but decisions, with the words that it may have.
 Words: none that the field has another word for (WORDS below).
-Modes: a script that says who runs it may be executed, as pages' commands do.
+Modes: a script with #! may be executed, as pages' commands do.
 """
 import fnmatch
 import pathlib
@@ -134,11 +134,11 @@ def wrong_citations():
 def wrong_floors():
     page = re.split(r"^## 2\. ", read("docs/design.md"), flags=re.M)[0]
     folders = lambda text: set(re.findall(r"`(\w+)/`", text))
-    said = {int(floor): folders(text) for floor, text in re.findall(r"^\| (\d+) \|([^|]*)\|", page, re.M)}
+    stated = {int(floor): folders(text) for floor, text in re.findall(r"^\| (\d+) \|([^|]*)\|", page, re.M)}
     held = {i: set(floor) for i, floor in enumerate(check_includes.FLOORS)}
-    for floor in sorted(said.keys() | held.keys()):
-        if said.get(floor) != held.get(floor):
-            yield (f"docs/design.md section 1: floor {floor} has {sorted(said.get(floor, []))}, "
+    for floor in sorted(stated.keys() | held.keys()):
+        if stated.get(floor) != held.get(floor):
+            yield (f"docs/design.md section 1: floor {floor} has {sorted(stated.get(floor, []))}, "
                    f"tools/check_includes.py has {sorted(held.get(floor, []))}")
     walls = {folder: folders(text) for folder, text in re.findall(r"^\| `(\w+)/` \|([^|]*)\|", page, re.M)}
     if walls != check_includes.WALLS:

@@ -124,7 +124,7 @@ def faults(root):
             continue
         system = re.match(r'\s*#\s*include\s*<([^>]+)>', line)
         if system and folder in NO_SYSTEM_HEADERS and NO_SYSTEM_HEADERS[folder].search(system[1]):
-            yield f"{where}: {folder} knows nothing of <{system[1]}>"
+            yield f"{where}: {folder} may not include <{system[1]}>"
         match = re.match(r'\s*#\s*include\s*"([^"/]+/[^"]+)"', line)
         other = folder_of(match[1]) if match else folder
         if other == folder or other not in FLOOR_OF:
@@ -134,7 +134,7 @@ def faults(root):
             if subfolder[1] not in OPEN_SUBFOLDERS and subfolder[1] not in FLOOR_OF:
                 yield f"{where}: {folder} looks into {subfolder[1]}, which is {other}'s own"
         if other.split("/")[0] in WALLS.get(folder, ()):
-            yield f"{where}: {folder} may not know {other}"
+            yield f"{where}: {folder} may not include {other}"
         elif climbs(folder, other):
             yield f"{where}: {folder} (floor {FLOOR_OF[folder]}) includes {other} (floor {FLOOR_OF[other]})"
         elif module_of(other) not in {module_of(folder), *reach.get(module_of(folder), ())}:

@@ -6,7 +6,7 @@
 
 The inputs come from a generator that src/tensor/quants_test.cc repeats (splitmix64 by index, then the rules of
 `blocks` and `floats` below), so that the file holds hashes: SHA-256 over the float32 results with every NaN written as
-0x7fc00000, or over the quantised bytes. A few blocks stand there in full, for whoever debugs a failure.
+0x7fc00000, or over the quantised bytes. A few blocks are there in full, to debug a failure.
 """
 import hashlib
 import sys

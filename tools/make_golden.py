@@ -95,7 +95,7 @@ class Recorder:
         eager = module.eager_attention_forward
 
         def attention(layer_module, q, k, v, mask, **kwargs):
-            # transformers leaves gemma's cap of the scores to the attention functions that know it.
+            # transformers leaves gemma's cap of the scores to the attention functions that have it.
             if getattr(layer_module, "attn_logit_softcapping", None) is not None:
                 kwargs["softcap"] = layer_module.attn_logit_softcapping
             result = eager(layer_module, q, k, v, mask, **kwargs)

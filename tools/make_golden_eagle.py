@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/eagle1, eagle3 and their like: tiny random EAGLE heads for tests/golden/smollm3, and what they say; and
-tests/golden/mtp: tests/golden/qwen2 with an MTP layer behind it, and what that says.
+"""Makes tests/golden/eagle1, eagle3 and their like: tiny random EAGLE heads for tests/golden/smollm3, and their outputs; and
+tests/golden/mtp: tests/golden/qwen2 with an MTP layer after it, and its outputs.
 
     pip install numpy safetensors gguf   # tools/requirements-golden.txt has the versions
     python3 tools/make_golden_eagle.py [NAME ...]
@@ -10,8 +10,8 @@ eagle3_speculators as speculators does (norm_before_fc, norm_before_residual by 
 within transformer_layer_config), eagle3_fc_norm as SpecForge does EAGLE-3.1's; eagle3_llamacpp.gguf is what llama.cpp's
 converter would make of another one, eagle3_llamacpp.
 
-Beside it NAME.safetensors has the tokens of a text, what the target made of them (random: the head's arithmetic is the
-subject), and what the head says of it: the state and the logits behind every pair, then a chain of drafts, each
+Beside it NAME.safetensors has the tokens of a sequence, the target's states of them (random: the head's arithmetic is the
+subject), and the head's outputs: the state and the logits after every pair, then a chain of drafts, each
 drawn as the most likely one and fed back. Written from the papers (Li et al. 2024, 2025; DeepSeek-V3's technical
 report, section 2.2, and MiMo's, whose names and order of the two halves these are) in float64.
 """
@@ -214,7 +214,7 @@ def llama_cpp(random):
 
 
 def neighbours(x, n_heads):
-    """Rows of q and k as llama.cpp wants them: what turns against each other side by side, not halves of a head."""
+    """Rows of q and k as llama.cpp needs them: what turns against each other side by side, not halves of a head."""
     return x.reshape(n_heads, 2, -1, x.shape[-1]).swapaxes(1, 2).reshape(x.shape)
 
 

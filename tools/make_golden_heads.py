@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/medusa and hydra: tiny random Medusa and Hydra heads for tests/golden/smollm3, and what they say.
+"""Makes tests/golden/medusa and hydra: tiny random Medusa and Hydra heads for tests/golden/smollm3, and their outputs.
 
     pip install numpy safetensors        # tools/requirements-golden.txt has the versions
     python3 tools/make_golden_heads.py
 
 Each folder is a set of heads as the papers' programs publish it (config.json, and their names and shapes). Beside it
-NAME.safetensors has hidden states (random: the heads' arithmetic is the subject), the tokens behind each, and the logits of
-each head for each. Written from the papers (Cai et al. 2024, section 2.1; Ankner et al. 2024, section 3) in float64; what
-Medusa's own program says of the same is in medusa_original.safetensors (tools/run_originals.py).
+NAME.safetensors has hidden states (random: the heads' arithmetic is the subject), the tokens after each, and the logits of
+each head for each. Written from the papers (Cai et al. 2024, section 2.1; Ankner et al. 2024, section 3) in float64; the
+outputs of Medusa's own program are in medusa_original.safetensors (tools/run_originals.py).
 """
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def apply(w, name, x):
 
 
 class Medusa:
-    """Head i: layers x + SiLU(W x + b), then outputs of its own. Public files say two heads and hold more."""
+    """Head i: layers x + SiLU(W x + b), then outputs of its own. Public files state two heads and hold more."""
     n_heads, n_layers = 4, 1
     config = dict(model_type="llama", medusa_num_heads=2, medusa_num_layers=1, base_model_name_or_path=TARGET)
 

@@ -2,7 +2,7 @@
 """Writes a model of a real shape with random weights, to measure speed with: tools/make_random_model.py SHAPE OUT.gguf
 
 SHAPE is 135m, 1b or 8b (llama-3's architecture: grouped heads, RoPE, SwiGLU); --type f16 (default) or q8_0. The vocabulary
-is a byte-level BPE of single bytes, pairs and triples, so that any text can be tokenised; what the model says is noise.
+is a byte-level BPE of single bytes, pairs and triples, so that any text can be tokenised; its answers are noise.
 Speed does not depend on the numbers, so layers of the same shape have the same ones. Needs the packages gguf and numpy.
 `ibid quantize` makes the other types of it.
 """

@@ -7,7 +7,7 @@ tests/golden/llama.
     w/bin/pip install transformers==4.49.0 torch safetensors numpy
     w/bin/python tools/make_search_goldens.py old > tests/golden/search_old.json
 
-Groups of beams and contrastive search left transformers after 4.49; beam search was written anew behind it.
+Groups of beams and contrastive search left transformers after 4.49; beam search was rewritten after it.
 """
 import json
 import random

@@ -4,7 +4,7 @@
     python3 tools/make_template_families.py > tests/conformance/template_family_goldens.jsonl
 
 Clients send arguments as a JSON text, null contents, developer messages and texts in parts; templates read some of
-these and not others. Each family below says what it needs, a person's reading of the template: `fit` gives it the
+these and not others. Each family below states what it needs, by a person's reading of the template: `fit` gives it the
 conversation in that form, and Python renders it. The renderer has to find the form by itself.
 Needs what make_template_goldens.py needs.
 """
@@ -90,8 +90,8 @@ def mend(messages, needs):
     if "alternate" in needs.get("history", ()):
         turns = []
         for message in out:
-            said = [m["role"] for m in turns if m["role"] in ("user", "assistant") and not m.get("tool_calls")]
-            if message["role"] == "user" and said and said[-1] == "user":
+            roles = [m["role"] for m in turns if m["role"] in ("user", "assistant") and not m.get("tool_calls")]
+            if message["role"] == "user" and roles and roles[-1] == "user":
                 turns.append({"role": "assistant", "content": ""})
             turns.append(message)
         out = turns
@@ -210,7 +210,7 @@ FAMILIES = {
 {%- endfor -%}
 {%- endif -%}
 {%- endfor -%}"""),
-    # Kimi K2: takes both forms of everything, and knows the developer.
+    # Kimi K2: takes both forms of everything, and has the developer role.
     "kimi": ({"developer": True}, """{%- macro body(m) -%}{%- if m.content is string -%}{{ m.content }}{%- elif m.content is not none and m.content is defined -%}{%- for p in m.content -%}{{ p.text }}{%- endfor -%}{%- endif -%}{%- endmacro -%}
 {%- for m in messages -%}
 <|im_{{ 'system' if m.role in ('system', 'developer') else m.role }}|>{{ m.name or m.role if m.role != 'developer' else 'developer' }}<|im_middle|>{{ body(m) }}
@@ -218,7 +218,7 @@ FAMILIES = {
 <|call|>{{ t.id }}<|args|>{% if t.function.arguments is string %}{{ t.function.arguments }}{% else %}{{ t.function.arguments | tojson }}{% endif %}
 {%- endfor -%}<|im_end|>
 {%- endfor -%}"""),
-    # gpt-oss: knows the developer, looks into the content for its channels.
+    # gpt-oss: has the developer role, reads the content for its channels.
     "gpt_oss": ({"arguments": "object", "developer": True, "no_content": NULL_IS_EMPTY, "content": every("text")}, """{%- for m in messages -%}
 {%- if m.role == 'developer' or m.role == 'system' -%}{{- '<|start|>developer<|message|># Instructions\\n\\n' + m.content + '<|end|>' }}
 {%- elif m.role == 'assistant' -%}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/text/jinja/unicode_tables.cc: what Python's str methods know about code points, read off Python itself.
+"""Writes src/text/jinja/unicode_tables.cc: the code point properties of Python's str methods, read from Python itself.
 
 Templates are rendered as Python renders them, so the table is Python's own (its unicodedata version is named in the
 file), asked character by character: python3 tools/make_template_unicode.py > src/text/jinja/unicode_tables.cc

@@ -219,7 +219,7 @@ def kinds(sizes):
 def train():
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     text = [tokenizer_corpus.string(SEED + 1, i) for i in range(14000)]
-    # The reference gives an added token that the model knows the model's id, and shifts the ids of the others.
+    # The reference gives an added token that the model has the model's id, and shifts the ids of the others.
     text = [s for s in text if not any(x in s for x in tokenizer_corpus.SPECIALS[:8] + ["Straße", "<|im_"])]
     parts = {}
 
@@ -296,7 +296,7 @@ def write_digest(kind):
     t.encode_special_tokens = False
     all_ids, characters = 0xCBF29CE484222325, []
     for i in range(N_STRINGS):
-        # Odd strings: special tokens parsed, and what the model wants around the text.
+        # Odd strings: special tokens parsed, and the tokens that the model needs around the text.
         t.encode_special_tokens = i % 2 == 0
         ids = t.encode(tokenizer_corpus.string(SEED, i), add_special_tokens=i % 2 == 1).ids
         all_ids = hash_ids(ids, all_ids)

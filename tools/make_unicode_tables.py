@@ -13,7 +13,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cn").split()
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-# The first code points of each version tell which version a set of assigned code points belongs to.
+# The first code points of each version identify the version of a set of assigned code points.
 FIRST_OF_VERSION = [("17.0", 0x88F), ("16.0", 0x1C89), ("15.1", 0x2FFC), ("15.0", 0x0CF3), ("14.0", 0x061D),
                     ("13.0", 0x08BE), ("12.1", 0x32FF), ("12.0", 0x0C77), ("11.0", 0x0560)]
 
@@ -82,7 +82,7 @@ def main():
     lower = mapping(normalizers.Lowercase())
     hangul = range(0xAC00, 0xD7A4)
 
-    # Combining classes: Python's, where the reference reorders as they say.
+    # Combining classes: Python's, where the reference reorders by them.
     nfd_text = normalizers.NFD().normalize_str
     ccc = {}
     for c in CODE_POINTS:

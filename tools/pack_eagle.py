@@ -4,7 +4,7 @@
     pip install gguf numpy safetensors
     tools/pack_eagle.py FOLDER head.gguf [--type q8_0]
 
-Names of tensors and keys of the configuration stay as they are, under the architecture "eagle"; t2d, which d2t says too,
+Names of tensors and keys of the configuration stay as they are, under the architecture "eagle"; t2d, which d2t implies,
 is left out. `--type` is that of the matrices (f32, f16, bf16, q8_0, q4_0 or q4_1; without it each keeps its own).
 Of a pytorch_model.bin tools/to_safetensors.py makes a model.safetensors first.
 """

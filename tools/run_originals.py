@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/medusa_original.safetensors and eagle1_original.safetensors: what the papers' own programs say of the
-heads in tests/golden/medusa and eagle1 (tools/make_golden_heads.py, tools/make_golden_eagle.py), as far as PyPI has them.
+"""Makes tests/golden/medusa_original.safetensors and eagle1_original.safetensors: the outputs of the papers' own programs for
+the heads in tests/golden/medusa and eagle1 (tools/make_golden_heads.py, tools/make_golden_eagle.py), as far as PyPI has them.
 
     apt-get install python3-torch        # 1.13 of Debian 12, without CUDA
     /usr/bin/python3 -m venv --system-site-packages originals
@@ -9,7 +9,7 @@ heads in tests/golden/medusa and eagle1 (tools/make_golden_heads.py, tools/make_
     originals/bin/python tools/run_originals.py
 
 The heads' tensors are loaded by the programs' own modules, strictly: by name and shape. Hydra's program is not on PyPI, and
-those with EAGLE-3 and MTP want a newer torch: what these say is held to the papers' formulas alone.
+those with EAGLE-3 and MTP need a newer torch: these are only compared with the papers' formulas.
 """
 import json
 from pathlib import Path
@@ -32,13 +32,13 @@ def target_of(name):
     return load_file(ROOT / name / "model.safetensors")
 
 
-def write(name, formulas, said):
-    """Beside what the formulas say, which must be the same."""
-    for key, x in said.items():
+def write(name, formulas, outputs):
+    """Writes the outputs beside those of the formulas, which must be the same."""
+    for key, x in outputs.items():
         far = (x.double() - formulas[key].double()).abs().max().item()
         assert far <= 1e-4 * formulas[key].abs().max().item(), (name, key, far)
         print(f"{name}: {key} {list(x.shape)}, at most {far:.1e} from the formulas")
-    save_file({k: v.contiguous() for k, v in (formulas | said).items()}, ROOT / f"{name}_original.safetensors")
+    save_file({k: v.contiguous() for k, v in (formulas | outputs).items()}, ROOT / f"{name}_original.safetensors")
 
 
 @torch.no_grad()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes a safetensors file of a checkpoint that PyTorch pickled, without PyTorch and without running what the file says.
+"""Makes a safetensors file of a checkpoint that PyTorch pickled, without PyTorch and without running its code.
 
     tools/to_safetensors.py pytorch_model.bin model.safetensors
 
 Public draft heads often come as pytorch_model.bin or medusa_lm_head.pt, and older models too. Such a file is a zip of numbers
-and of a pickle that says what they are; a pickle is a program that names functions and calls them. Here it may name what a
-dictionary of tensors is made of and nothing else, and what it calls only notes down where a tensor's numbers lie.
+and of a pickle that describes them; a pickle is a program that names functions and calls them. Here it may name only the parts
+of a dictionary of tensors, and its calls only record where a tensor's numbers lie.
 """
 import argparse
 import json
@@ -58,7 +58,7 @@ def tensor(storage, first, shape, strides, *_):
 
 
 class Notes(pickle.Unpickler):
-    """What a state dictionary says. Whatever else a pickle names is refused before it is looked up."""
+    """Reads a state dictionary. Every other name in the pickle is refused before it is looked up."""
 
     def find_class(self, module, name):
         if (module, name) == ("collections", "OrderedDict"):
@@ -91,11 +91,11 @@ def read_notes(archive):
     if archive.getinfo(pickles[0]).file_size > LONGEST_PICKLE:
         raise Refused(f"its pickle is longer than {LONGEST_PICKLE >> 20} MiB")
     with archive.open(pickles[0]) as file:
-        said = Notes(file).load()
-    if not isinstance(said, dict):
+        found = Notes(file).load()
+    if not isinstance(found, dict):
         raise Refused("it is no dictionary of tensors")
-    tensors = {name: x for name, x in said.items() if isinstance(name, str) and isinstance(x, Tensor)}
-    for name in said.keys() - tensors.keys():
+    tensors = {name: x for name, x in found.items() if isinstance(name, str) and isinstance(x, Tensor)}
+    for name in found.keys() - tensors.keys():
         print(f"{name!r} is no tensor and left out", file=sys.stderr)
     if not tensors:
         raise Refused("it has no tensors")

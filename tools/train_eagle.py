@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains an EAGLE-3 head for a model (Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via
-Training-Time Test", 2025, section 3): one decoder layer over pairs, what three of the target's layers made of token P
-and the embedding of token P + 1, which says token P + 2 (src/spec/eagle_head.h has the formulas). After the first one
+Training-Time Test", 2025, section 3): one decoder layer over pairs, the states of three of the target's layers for token P
+and the embedding of token P + 1, which predicts token P + 2 (src/spec/eagle_head.h has the formulas). After the first one
 it reads its own states instead of the target's, in training as in use ("training-time test").
 
     tools/write_head_text.py ... --out text.jsonl                           # what is learned from
@@ -13,7 +13,7 @@ it reads its own states instead of the target's, in training as in use ("trainin
     tools/pack_eagle.py FOLDER head.gguf --type q8_0
 
 Python packages: torch, numpy, gguf, xxhash. One seed gives one file on one machine and number of threads. Outputs are the
-target's own, of the tokens that are said most, and stay as they are; the loss is the cross-entropy with the target's own
+target's own, of the most frequent tokens, and stay as they are; the loss is the cross-entropy with the target's own
 distribution over those.
 """
 import argparse
@@ -115,7 +115,7 @@ class Head(torch.nn.Module):
         return x + self.down(F.silu(self.gate(h)) * self.up(h))
 
     def forward(self, features, embeddings, lengths, n_unrolls):
-        """What each unroll makes of all pairs, [T, C] each, as its outputs read it. Rows of an unroll j whose pair is one
+        """Each unroll's states of all pairs, [T, C] each, as its outputs read them. Rows of an unroll j whose pair is one
         of a text's first j have no meaning."""
         states, chains, out = self.fc(features), [], []
         for j in range(n_unrolls):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Trains draft heads for a model: head i says token t + 2 + i of a text from what the target's final norm made of token t
+"""Trains draft heads for a model: head i predicts token t + 2 + i of a text from the target's final norm of token t
 (`--kind medusa`: Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads", 2024), and
 from the embeddings of tokens t + 1 to t + 1 + i too (`--kind hydra`: Ankner et al., "Hydra: Sequentially-Dependent Draft
-Heads for Medusa Decoding", 2024). Its outputs are rows of the target's own head, of the tokens that are said most, so that
+Heads for Medusa Decoding", 2024). Its outputs are rows of the target's own head, of the most frequent tokens, so that
 a file of heads has no output matrix.
 
     tools/write_head_text.py ... --out text.jsonl        # what is learned from
@@ -175,26 +175,26 @@ def learn(model, options, n_steps, checkpoint, facts, losses_of, least_rate=0.0)
         optimiser.load_state_dict(saved["optimiser"])
         first = saved["step"]
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters, {n_steps} steps, from step {first}", flush=True)
-    began, told = time.time(), []
+    began, losses_seen = time.time(), []
     for step in range(first, last):
         for group in optimiser.param_groups:
             part = least_rate + (1 - least_rate) * 0.5 * (1 + math.cos(math.pi * step / n_steps))
             group["lr"] = options.rate * min(1, (step + 1) / 100) * part
         losses = losses_of(step)
-        told.append([loss.item() for loss, _ in losses])
+        losses_seen.append([loss.item() for loss, _ in losses])
         optimiser.zero_grad(set_to_none=True)
         sum(weight * loss for loss, weight in losses).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         if (step + 1) % options.report == 0 or step + 1 == last:
-            means = " ".join(f"{sum(part) / len(told):.3f}" for part in zip(*told))
+            means = " ".join(f"{sum(part) / len(losses_seen):.3f}" for part in zip(*losses_seen))
             print(f"step {step + 1} of {n_steps}: loss {means}, {time.time() - began:.0f} s", flush=True)
-            told = []
+            losses_seen = []
             torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1, **facts}, checkpoint)
 
 
 def distance(teacher, logits):
-    """The cross-entropy of what is said with what should be, a mean over rows."""
+    """The cross-entropy of the predictions with the targets, a mean over rows."""
     return -(teacher * F.log_softmax(logits, -1)).sum(-1).mean()
 
 
@@ -213,12 +213,12 @@ def train(options):
     def losses_of(step):
         place, losses = schedule[step * options.batch:(step + 1) * options.batch], []
         for i in range(n_heads):
-            # The further heads see part of the batch: they are asked less often.
+            # The further heads see part of the batch: they are used less often.
             part = place if i == 0 else place[:len(place) // 2]
             hidden, embeddings = work.inputs(part, i)
             with torch.no_grad():
                 teacher = F.softmax(work.teacher(part, i + 1), -1)
-            # Medusa's paper trusts each further head less, the proposer what it cannot know (section 2.2.1).
+            # Medusa's paper trusts each further head less, the proposer what it cannot see (section 2.2.1).
             weight = 0.8 ** i if options.kind == "medusa" else 1.0
             losses.append((distance(teacher, F.linear(model(i, hidden, embeddings), work.rows)), weight))
         return losses

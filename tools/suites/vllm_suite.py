@@ -4,7 +4,7 @@
 
 It maps start-up flags and model files, no request and no answer. `tests.utils` is replaced by what starts the server; modules of vLLM
 that a test imports are read from its own sources as far as they can be without PyTorch, and else are empty: a test that looks into one
-of those fails. docs/developers/suites.md says how it is used.
+of those fails. docs/developers/suites.md describes its use.
 
 IBID                the program (ibid)
 IBID_SUITE_MODELS   JSON object: a pattern of shell wildcards for a model's name to its path; the first that fits
@@ -189,7 +189,7 @@ def get_tokenizer(tokenizer_name="", *_, **__):
 
 
 class ModelConfig:
-    """What tests ask of a model's file: the size of its vocabulary."""
+    """What tests need of a model's file: the size of its vocabulary."""
     def __init__(self, *_, **__):
         pass
 
@@ -198,7 +198,7 @@ class ModelConfig:
 
 
 class Empty(types.ModuleType):
-    """A module, class, decorator or value that nobody looks into."""
+    """A module, class, decorator or value that no test reads."""
     def __init__(self, name="", *_, **__):
         super().__init__(str(name))
         self.__path__ = []
@@ -297,7 +297,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def map_tokenizers():
-    """Model files alone: a tokenizer that is asked for by a name on the hub is the one at hand."""
+    """Model files alone: a tokenizer requested by a name on the hub is the local one."""
     import transformers
     read = transformers.AutoTokenizer.from_pretrained
 
