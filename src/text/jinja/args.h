@@ -11,10 +11,10 @@ namespace ibid::jinja {
 class Params {
  public:
   // Fails the machine where an argument is unknown, given twice or too many, or one of the first n_required is absent.
-  Params(Machine& m, Args& args, const char* who, std::initializer_list<const char*> names, size_t n_required = 0)
+  Params(Machine& m, Args& args, const char* callee, std::initializer_list<const char*> names, size_t n_required = 0)
       : machine_(m) {
     if (args.positional.size() > names.size()) {
-      m.fail(std::string(who) + " takes at most " + std::to_string(names.size()) + " arguments.");
+      m.fail(std::string(callee) + " takes at most " + std::to_string(names.size()) + " arguments.");
       return;
     }
     size_t i = 0;
@@ -26,7 +26,7 @@ class Params {
         ++k;
       }
       if (k == names.size() || values_[k] != nullptr) {
-        m.fail(std::string(who) +
+        m.fail(std::string(callee) +
                (k == names.size() ? " takes no argument named '" : " is given twice the argument '") +
                shown(name.str()) + "'.");
         return;
@@ -35,7 +35,7 @@ class Params {
     }
     for (size_t k = 0; k < n_required; ++k) {
       if (values_[k] == nullptr) {
-        m.fail(std::string(who) + " needs the argument '" + *(names.begin() + k) + "'.");
+        m.fail(std::string(callee) + " needs the argument '" + *(names.begin() + k) + "'.");
         return;
       }
     }
@@ -55,7 +55,7 @@ class Params {
     }
     return otherwise;
   }
-  // A count of characters, where nothing is asked beyond 2^40 of them.
+  // A count of characters, at most 2^40.
   int64_t width(size_t i, int64_t otherwise) const {
     return std::clamp<int64_t>(integer(i, otherwise), -(int64_t{1} << 40), int64_t{1} << 40);
   }

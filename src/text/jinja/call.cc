@@ -18,7 +18,7 @@ Value Machine::call_macro(const MacroObject& macro, Args& args) {
   Deeper deeper(*this);
   if (failed()) return {};
   const MacroDef& def = *macro.def;
-  std::string who = def.name.empty() ? "caller" : shown(def.name);
+  std::string callee = def.name.empty() ? "caller" : shown(def.name);
   Scope* outer = enter(macro.scope);
   uint32_t at = at_;
   size_t n_params = def.params.size();
@@ -64,14 +64,14 @@ Value Machine::call_macro(const MacroObject& macro, Args& args) {
     }
     set_variable(program_.kwargs_name, dict(std::move(dict_object)));
   } else if (!args.named.empty()) {
-    fail("the macro '" + who + "' takes no argument named '" + shown(args.named[0].first.str()) + "'.");
+    fail("the macro '" + callee + "' takes no argument named '" + shown(args.named[0].first.str()) + "'.");
   }
   size_t n_extra = args.positional.size() - std::min(args.positional.size(), n_params);
   if (def.uses_varargs) {
     std::vector<Value> extra(args.positional.end() - static_cast<ptrdiff_t>(n_extra), args.positional.end());
     set_variable(program_.varargs_name, tuple(std::move(extra)));
   } else if (n_extra > 0) {
-    fail("the macro '" + who + "' takes at most " + std::to_string(n_params) + " arguments.");
+    fail("the macro '" + callee + "' takes at most " + std::to_string(n_params) + " arguments.");
   }
   Value text = failed() ? Value() : capture(def.body);
   leave(outer);

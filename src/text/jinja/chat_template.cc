@@ -87,7 +87,7 @@ std::string_view without_blanks(std::string_view s) {
   return s;
 }
 
-// The member of the last message from whose text an answer goes on; empty where it says nothing.
+// The member of the last message whose text the answer continues; empty if the message has no text.
 std::string_view member_to_continue(const Value& last) {
   const Value* content = member(last, "content");
   if (content != nullptr && content->is_string() && !is_all_blank(content->str())) return "content";
@@ -107,7 +107,7 @@ Result<std::vector<Value>> parse_messages(const std::string& json, jinja::JsonMa
   return messages.items();
 }
 
-// The dict with that user's text as a member, which is the only one that is marked.
+// The dict with that user's text as a member, the only one that is marked.
 Value with_marked(const Value& dict, std::string_view name, std::string text) {
   auto* out = new jinja::DictObject;
   Value made = Value::object(Kind::kDict, out);
@@ -118,7 +118,7 @@ Value with_marked(const Value& dict, std::string_view name, std::string text) {
   return made;
 }
 
-// Whether that is nothing but tags, such as <think> and [/THINK].
+// Whether the text is only tags, such as <think> and [/THINK].
 bool is_markup(std::string_view s) {
   for (s = without_blanks(s); !s.empty(); s = without_blanks(s)) {
     const size_t end = s[0] == '<' ? s.find('>') : s[0] == '[' ? s.find(']') : std::string_view::npos;
@@ -128,15 +128,16 @@ bool is_markup(std::string_view s) {
   return true;
 }
 
-// Whether `own` places of the text are all that is `said`, in its order, but for markup that the template wrote itself.
-bool is_all_said(std::string_view text, const std::vector<TextRange>& own, std::string_view said) {
+// Whether the ranges `own` of the text hold all of `content`, in order, except for markup that the template wrote
+// itself.
+bool is_all_said(std::string_view text, const std::vector<TextRange>& own, std::string_view content) {
   for (const TextRange& range : own) {
     const std::string_view piece = without_blanks(text.substr(range.begin, range.end - range.begin));
-    const size_t at = said.find(piece);
-    if (at == std::string_view::npos || !is_markup(said.substr(0, at))) return false;
-    said.remove_prefix(at + piece.size());
+    const size_t at = content.find(piece);
+    if (at == std::string_view::npos || !is_markup(content.substr(0, at))) return false;
+    content.remove_prefix(at + piece.size());
   }
-  return !own.empty() && said.empty();
+  return !own.empty() && content.empty();
 }
 
 void cut_at(RenderedPrompt& prompt, size_t end) {
@@ -147,7 +148,7 @@ void cut_at(RenderedPrompt& prompt, size_t end) {
 
 }  // namespace
 
-// Of one input: parsed once, rendered as often as it takes.
+// One input: parsed once, rendered as often as needed.
 class ChatTemplate::Rendering {
  public:
   Rendering(const Compiled& compiled, const ChatInput& input, const RenderBudget& budget)
@@ -165,7 +166,7 @@ class ChatTemplate::Rendering {
     std::string_view goes_on;
     if (input_.continues_final && !messages.empty()) {
       goes_on = member_to_continue(messages.back());
-      if (goes_on.empty()) messages.pop_back(), asks_ = true;  // nothing is said: an answer begins
+      if (goes_on.empty()) messages.pop_back(), asks_ = true;  // no text: a new answer begins
     }
     TRY(define_all(jinja::JsonMarks::kAll));
     if (goes_on.empty()) return repaired(messages);
@@ -196,20 +197,20 @@ class ChatTemplate::Rendering {
     return {};
   }
 
-  // The prompt up to the end of what the last message says. Where that stands is told by the marks of a second
-  // rendering, in which nothing else is a user's: the template's own words may be spelled like it.
+  // The prompt up to the end of the last message's text. A second rendering, in which only that text is marked as a
+  // user's, finds its place: the template's own words may be spelled like it.
   Result<RenderedPrompt> continued(std::vector<Value>& messages, std::string_view name) {
     const Value last = messages.back();
-    const std::string_view said = without_blanks(member(last, name)->str());
+    const std::string_view content = without_blanks(member(last, name)->str());
     Result<RenderedPrompt> prompt = repaired(messages);
     if (prompt) {
       ASSIGN_OR_RETURN(const std::vector<TextRange> own, places_of_last(name, std::string(member(last, name)->str())));
-      if (is_all_said(prompt->text, own, said)) {
+      if (is_all_said(prompt->text, own, content)) {
         cut_at(*prompt, prompt->text.find_last_not_of(" \t\r\n", own.back().end - 1) + 1);
         return prompt;
       }
     }
-    // The template refuses such a text, or takes it apart: then another one keeps its place.
+    // The template refuses or splits such a text: then a placeholder marks its place.
     messages.back() = with_marked(last, name, "Yes");
     limits_.n_steps = all_steps_;
     Result<RenderedPrompt> other = repaired(messages);
@@ -218,7 +219,7 @@ class ChatTemplate::Rendering {
       ASSIGN_OR_RETURN(const std::vector<TextRange> own, places_of_last(name, "Yes"));
       if (!own.empty() && std::string_view(other->text).substr(own.back().begin).starts_with("Yes")) {
         cut_at(*other, own.back().begin);
-        other->text += said;
+        other->text += content;
         other->plain_ranges.push_back({own.back().begin, other->text.size()});
         return other;
       }
@@ -227,7 +228,7 @@ class ChatTemplate::Rendering {
       return unsupported("The chat template does not write the last message, so that nothing can go on from it.",
                          "continue_final_message");
     }
-    // Reasoning that the template does not write says nothing to the model, as in any message before.
+    // Reasoning that the template does not print does not reach the model, as in any earlier message.
     messages.pop_back();
     asks_ = true;
     TRY(define_all(jinja::JsonMarks::kAll));
@@ -247,8 +248,8 @@ class ChatTemplate::Rendering {
     return (*prompt)->plain_ranges;
   }
 
-  // With the fewest repairs with which the template takes the messages, and else with plain tools too; its first
-  // refusal where it takes them with none.
+  // Renders with the fewest repairs that the template accepts, then with plain tools too; returns its first refusal if
+  // it accepts none.
   Result<RenderedPrompt> repaired(const std::vector<Value>& messages) {
     Result<std::optional<RenderedPrompt>> given = once(messages, 0);
     if (given) return **std::move(given);
@@ -271,7 +272,7 @@ class ChatTemplate::Rendering {
     return given.error();
   }
 
-  // Nothing where some of the repairs had nothing to mend.
+  // Nothing if some of the repairs had nothing to do.
   Result<std::optional<RenderedPrompt>> once(const std::vector<Value>& given, unsigned repairs) {
     jinja::Machine machine(*compiled_.program, limits_);
     std::vector<Value> messages = given;  // what is fitted is on the machine's meter, and goes before it

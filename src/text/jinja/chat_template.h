@@ -1,9 +1,9 @@
-// ChatTemplate: a model's chat template (a Jinja subset of our own) compiled once, and messages to a prompt.
+// ChatTemplate: a model's chat template (our own implementation of a Jinja subset), compiled once; renders messages to
+// a prompt.
 //
 // Renders byte for byte what Python's jinja2 renders as transformers sets it up (ImmutableSandboxedEnvironment,
-// trim_blocks, lstrip_blocks, loopcontrols, generation blocks, its own tojson); docs/developers/text.md says what is
-// refused. Templates and messages are bytes from outside: rendering runs under budgets and ends with an Error, never
-// worse.
+// trim_blocks, lstrip_blocks, loopcontrols, generation blocks, its own tojson); docs/developers/text.md lists what is
+// refused. Templates and messages are bytes from outside: rendering runs under budgets and at worst ends with an Error.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@
 
 namespace ibid {
 
-// What a template may spend. Beyond these: ErrorKind::kExhausted. The input's own size is added to memory and output
-// (four times) and to steps, so that a long conversation pays for itself.
+// Budgets of a rendering. Exceeding one is ErrorKind::kExhausted. The input's own size is added to memory and output
+// (four times) and to steps, so that a long conversation has a larger budget.
 struct RenderBudget {
   int64_t n_steps = 2'000'000;     // syntax nodes, or some 64 bytes or 8 items of bulk work
   size_t memory_bytes = 16 << 20;  // of values and output alive at once
@@ -35,8 +35,8 @@ struct ChatInput {
   std::string tools;            // JSON list; empty: the template sees none
   std::string documents;        // JSON list; empty: none
   bool add_generation_prompt = true;
-  // The prompt ends where the last message's own text ends, so that the answer goes on from it: where that of its
-  // content does, or of its reasoning where it has no content. Where it has neither, an answer begins.
+  // The prompt ends where the last message's own text ends, so that the answer continues it: at the end of its content,
+  // or of its reasoning if it has no content. If it has neither, a new answer begins.
   bool continues_final = false;
   std::string bos_token, eos_token;  // as spelled; the template's variables
   // More variables for the template, as (name, JSON); they win over the ones above.
@@ -55,7 +55,7 @@ struct RenderedPrompt {
   std::vector<TextRange> plain_ranges;
   bool ends_in_message = false;    // it ends with the last message's own text (ChatInput::continues_final)
   bool ends_in_reasoning = false;  // ... which is its reasoning
-  int n_undefined = 0;             // values that the template printed as nothing, because nobody has defined them
+  int n_undefined = 0;             // undefined values, which the template printed as nothing
 };
 
 // Immutable; may be shared by threads.
@@ -63,9 +63,9 @@ class ChatTemplate {
  public:
   // Errors name line and column. At most 256 KiB of source. Messages and tools are rendered as they are given.
   static Result<ChatTemplate> compile(std::string_view source);
-  // The model's template, which gets its messages in the form that it reads (form()); where the model has none, ChatML
-  // (kDefaultSource), and `warning` says so. A history that the template refuses is tried again with the repairs that
-  // message_form.h lists, under what is left of the budget.
+  // The model's template, which gets its messages in the form that it reads (form()); if the model has none, ChatML
+  // (kDefaultSource), and `warning` reports it. A history that the template refuses is rendered again with the repairs
+  // that message_form.h lists, within the rest of the budget.
   static Result<ChatTemplate> for_model(std::string_view source, std::string* warning = nullptr);
 
   Result<RenderedPrompt> render(const ChatInput& input, const RenderBudget& budget = {}) const;
@@ -73,12 +73,12 @@ class ChatTemplate {
   // True where the template mentions the variable (tools, documents, enable_thinking ...).
   bool mentions(std::string_view variable) const;
   const std::string& source() const;
-  // Whether it tells a model of its tools itself; else the server does, in the generic format.
+  // Whether it describes the tools to the model itself; else the server does, in the generic format.
   bool tells_tools() const { return mentions("tools") || wants_functions(); }
-  // Whether it wants the functions themselves, as a text: Firefunction's, which wants nothing where there are none.
+  // Whether it needs the functions themselves as text, and nothing if there are none (Firefunction's).
   bool wants_functions() const;
-  // How a model with this template writes reasoning and calls: by the template, by how it prints a call, and by who
-  // tells the model of its tools.
+  // How a model with this template writes reasoning and calls: from the template, from how it prints a call, and from
+  // whether the template or the server describes the tools.
   AnswerFormat answer_format() const;
   const MessageForm& form() const;
 

@@ -150,11 +150,11 @@ TEST(ChatTemplate, LoopsAreLeftFromWithinBlocks) {
   const auto loop = [](const std::string& body) {
     return error_of("{% for x in [1, 2, 3] %}" + body + "{{ x }}{% endfor %}");
   };
-  for (const auto& [word, says] : {std::pair("continue", "no error: 13"), {"break", "no error: 1"}}) {
+  for (const auto& [word, expected] : {std::pair("continue", "no error: 13"), {"break", "no error: 1"}}) {
     const std::string leave = std::string("{% if x == 2 %}{% ") + word + " %}{% endif %}";
-    EXPECT_EQ(loop("{% with %}" + leave + "{% endwith %}"), says);
-    EXPECT_EQ(loop("{% set y %}y" + leave + "{% endset %}"), says);
-    EXPECT_EQ(loop("{% filter replace('z', '') %}z" + leave + "{% endfilter %}"), says);
+    EXPECT_EQ(loop("{% with %}" + leave + "{% endwith %}"), expected);
+    EXPECT_EQ(loop("{% set y %}y" + leave + "{% endset %}"), expected);
+    EXPECT_EQ(loop("{% filter replace('z', '') %}z" + leave + "{% endfilter %}"), expected);
   }
 }
 

@@ -100,8 +100,8 @@ struct Keyed {
   size_t at;
 };
 
-// One key is asked `<` alone, which Python refuses for two undefined values or two nones; several are compared as lists
-// are, which looks for the first that is not equal.
+// A single key is compared by `<` alone, which Python refuses for two undefined values or two nones; several keys are
+// compared as lists are, by the first that is not equal.
 enum class Keys { kOne, kSeveral };
 
 bool keys_less(Machine& m, Keys keys, const Values& a, const Values& b) {

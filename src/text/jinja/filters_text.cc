@@ -362,7 +362,7 @@ Value round_filter(Machine& m, const Value& subject, Args& args) {
     double unit = std::pow(10.0, static_cast<double>(-precision));
     return Value::real(std::nearbyint(d / unit) * unit);
   }
-  if (method != "ceil" && method != "floor") return m.fail("round knows the methods common, ceil and floor.");
+  if (method != "ceil" && method != "floor") return m.fail("round has the methods common, ceil and floor.");
   double d = subject.as_double();
   double unit = std::pow(10.0, static_cast<double>(precision));
   double scaled = d * unit;

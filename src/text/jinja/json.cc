@@ -14,8 +14,8 @@ bool is_word(std::string_view s) {
          std::all_of(s.begin(), s.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
 }
 
-// Builds values as the parser reads; integers beyond 64 bits keep their digits. A machine that fails meanwhile gets the
-// rest of the text read for nothing.
+// Builds values as the parser reads; integers beyond 64 bits keep their digits. If the machine fails meanwhile, the
+// rest of the text is still read.
 class Builder final : public JsonEvents {
  public:
   Builder(JsonMarks marks, Machine* machine) : marks_(marks), machine_(machine) {}
@@ -72,7 +72,7 @@ class Builder final : public JsonEvents {
     return put(std::move(done));
   }
   bool put(Value v) {
-    // What containers hold that are still open is charged nowhere yet.
+    // The items of open containers are not charged yet.
     if (machine_ != nullptr) {
       if (!machine_->spend() || ((n_pending_ & 255) == 0 && !machine_->room(n_pending_ * 100))) return true;
       ++n_pending_;

@@ -18,7 +18,7 @@ Machine::Machine(const Program& program, const Limits& limits)
 }
 
 Machine::~Machine() {
-  // Namespaces may hold one another, and scopes hold what holds them: empty all before any dies.
+  // Namespaces and scopes may hold one another: empty all before any is destroyed.
   for (Value& ns : namespaces_) {
     auto attributes = std::move(ns.as<NamespaceObject>()->attributes);
     ns.as<NamespaceObject>()->attributes.clear();
@@ -29,7 +29,7 @@ Machine::~Machine() {
 
 void Machine::define(std::string_view name, Value value) {
   auto it = std::find(program_.names.begin(), program_.names.end(), name);
-  if (it == program_.names.end()) return;  // the template never asks
+  if (it == program_.names.end()) return;  // the template never reads it
   auto id = static_cast<uint32_t>(it - program_.names.begin());
   for (auto& [other, old] : context_.variables) {
     if (other == id) {

@@ -1,8 +1,8 @@
 // Machine: runs one rendering of a Program. Not for two threads; the Program and unmetered values may be shared.
 //
 // Errors are sticky: fail() keeps the first sentence, and from then on everything returns at once, so callers check
-// failed() only where going on would cost something. Everything that a template can make large is paid for first:
-// steps (spend) and bytes (room). A step is one syntax node or about 64 bytes or 8 items of bulk work.
+// failed() only where continuing would cost time. Everything that a template can make large is charged first: steps
+// (spend) and bytes (room). A step is one syntax node or about 64 bytes or 8 items of bulk work.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ struct JoinerObject : Object {
   bool used = false;
 };
 
-// Goes through whatever Python can iterate over.
+// Iterates over every value that is iterable in Python.
 class Iter {
  public:
   Iter() = default;
@@ -81,8 +81,8 @@ struct LoopObject : Object {
   bool has_rest = false;
   std::optional<Args> last_changed;
 
-  // Lets go of all items. Templates may keep a loop, and loops may hold one another and themselves: nothing else
-  // bounds such chains, or frees such a ring.
+  // Releases all items. Templates may keep a loop, and loops may hold one another and themselves: only this bounds such
+  // chains and frees such cycles.
   void finish() {
     over = true;
     iter = {};
@@ -120,7 +120,7 @@ class Machine {
   int64_t steps_left() const { return steps_left_; }
   int n_undefined() const { return n_undefined_; }  // values that were printed as nothing, being undefined
   bool room(uint64_t n_bytes);                      // may that many more bytes be held?
-  bool keep(size_t n_bytes);                        // charges what scopes and namespaces hold, which go when all ends
+  bool keep(size_t n_bytes);                        // charges what scopes and namespaces hold until the rendering ends
   bool room(const Text& out, uint64_t n_bytes) {
     return room(out.size() + out.marks.size() * sizeof(TextRange) + n_bytes);
   }
@@ -232,7 +232,7 @@ struct Deeper {
   Machine& machine;
 };
 
-// JSON text as Python's json.dumps writes it. Fails the machine for what JSON has no word for.
+// JSON text as Python's json.dumps writes it. Fails the machine for values that JSON cannot represent.
 struct JsonStyle {
   bool ensure_ascii = false;
   std::optional<Text> indent;
@@ -244,7 +244,7 @@ void append_json(Machine& machine, const Value& v, const JsonStyle& style, Text&
 std::string float_repr(double d);
 Text html_escaped(const Text& text);
 
-// Methods and globals; null where there is none of that name.
+// Methods and globals; null if there is none of that name.
 MethodFn find_string_method(std::string_view name);
 MethodFn find_container_method(Kind kind, std::string_view name);
 bool is_refused_method(Kind kind, std::string_view name);  // would change its object

@@ -19,11 +19,11 @@ bool is_blank(std::string_view s) { return s.find_first_not_of(" \t\r\n") == std
 bool is_nothing(const Value& arguments) {
   if (arguments.is_none()) return true;
   if (!arguments.is_string()) return jinja::length(arguments) == 0;
-  std::string_view said = arguments.str();
-  if (said.size() > 64) return is_blank(said);
-  while (!said.empty() && is_blank(said.substr(0, 1))) said.remove_prefix(1);
-  while (!said.empty() && is_blank(said.substr(said.size() - 1))) said.remove_suffix(1);
-  return said.empty() || said == "{}" || said == "[]";
+  std::string_view text = arguments.str();
+  if (text.size() > 64) return is_blank(text);
+  while (!text.empty() && is_blank(text.substr(0, 1))) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.substr(text.size() - 1))) text.remove_suffix(1);
+  return text.empty() || text == "{}" || text == "[]";
 }
 
 Value fit_arguments(jinja::Machine& machine, MessageForm::Arguments form, const Value& arguments,
@@ -39,7 +39,7 @@ Value fit_arguments(jinja::Machine& machine, MessageForm::Arguments form, const 
   }
   if (form != MessageForm::Arguments::kObject || !arguments.is_string()) return arguments;
   if (!machine.spend(arguments.str().size() / 16)) return arguments;
-  // What a string holds no limit of the request's own JSON has seen, so the machine counts it.
+  // The limits of the request's own JSON have not seen the contents of a string, so the machine counts them.
   Result<Value> object = jinja::read_json(arguments.str(), where, jinja::JsonMarks::kAll, &machine);
   if (machine.failed()) return arguments;
   if (object && object->is(Kind::kDict)) return *std::move(object);
@@ -108,7 +108,7 @@ Value fit_content(MessageForm::Content form, const Value& message, const Value& 
   return with(message, "content", Value::string(std::move(text)));
 }
 
-// Beside tool calls: null, absent and "" are three ways to say that there is no content.
+// Beside tool calls null, absent and "" all mean that there is no content.
 Value fit_no_content(const MessageForm& form, const Value& message) {
   const Value* content = member(message, "content");
   if (content != nullptr && !content->is_none() && !(content->is_string() && content->str().empty())) return message;
@@ -148,7 +148,7 @@ Value calls_with_ids(const Value& calls) {
   return cleared;
 }
 
-// Members that say nothing are left out, and content that says nothing is "", but for the content beside calls.
+// Empty members are left out, and empty content is "", except the content beside calls.
 Value cleared(const Value& message) {
   auto* out = new DictObject;
   Value made = Value::object(Kind::kDict, out);

@@ -65,7 +65,7 @@ Value name_of(const Value& call) {
   return name != nullptr ? *name : Value();
 }
 
-// As user's words: what takes their place is no template's word either.
+// Marked as a user's: a replacement of a user's text is not the template's either.
 Value marked(std::string text) { return Value::string(Text::marked(std::move(text))); }
 
 // Calls of one message that wait for their results.
@@ -124,7 +124,7 @@ std::set<std::string> all_ids(const std::vector<Value>& messages) {
   return ids;
 }
 
-// Nine characters, as Mistral's templates want them.
+// Nine characters, as Mistral's templates require.
 std::string numbered_id(size_t number) {
   std::string digits = std::to_string(number);
   if (digits.size() < 5) digits.insert(0, 5 - digits.size(), '0');
@@ -331,7 +331,7 @@ bool split_calls(std::vector<Value>& messages) {
     }
     OpenCalls open;
     for (const Value& call : calls) open.add(call);
-    const Value said = messages[i];
+    const Value original = messages[i];
     std::vector<std::vector<Value>> results(calls.size());
     while (i + 1 < messages.size() && role_of(messages[i + 1]) == "tool") {
       const Call* call = open.answer(messages[++i]);
@@ -339,7 +339,7 @@ bool split_calls(std::vector<Value>& messages) {
     }
     for (size_t c = 0; c < calls.size(); ++c) {
       out.push_back(
-          with(c == 0 ? said : message_of("assistant", Value::string("")), "tool_calls", list_of({calls[c]})));
+          with(c == 0 ? original : message_of("assistant", Value::string("")), "tool_calls", list_of({calls[c]})));
       for (Value& result : results[c]) out.push_back(std::move(result));
     }
   }

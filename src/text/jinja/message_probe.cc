@@ -1,4 +1,4 @@
-// What a template prints of probe conversations tells in which form it wants its messages.
+// Finds the form in which a template reads messages from what it prints of probe conversations.
 #include <algorithm>
 #include <initializer_list>
 #include <span>
@@ -65,7 +65,7 @@ size_t count(const std::string& text, std::string_view what) {
   return n;
 }
 
-std::string says(const std::string& role, const std::string& content) {
+std::string message_with(const std::string& role, const std::string& content) {
   return R"({"role":")" + role + R"(","content":)" + content + "}";
 }
 
@@ -73,7 +73,7 @@ std::string tool_says(const std::string& content, uint32_t left_out = 0) {
   return object_of(kResultParts, left_out, content);
 }
 
-// How well a thing is printed; the better form is taken, and between equals the one that was given.
+// How well a form is printed; the better form is used, and the given one if both are equal.
 enum Score { kLost, kOdd, kClean };
 
 class Prober {
@@ -87,14 +87,14 @@ class Prober {
     probe_members(form);
     form.developer_is_system = !knows_developer();
     const auto alone = [](const char* role) {
-      return [role](const std::string& content) { return std::vector<std::string>{says(role, content)}; };
+      return [role](const std::string& content) { return std::vector<std::string>{message_with(role, content)}; };
     };
     form.user = content_form(alone("user"));
     form.system = content_form([](const std::string& content) {
-      return std::vector<std::string>{says("system", content), kUser};
+      return std::vector<std::string>{message_with("system", content), kUser};
     });
     form.assistant = content_form([](const std::string& content) {
-      return std::vector<std::string>{kUser, says("assistant", content), kUser};
+      return std::vector<std::string>{kUser, message_with("assistant", content), kUser};
     });
     form.tool = content_form([&](const std::string& content) {
       return std::vector<std::string>{kUser, call(content_of_call_, arguments_), tool_says(content)};
@@ -172,8 +172,8 @@ class Prober {
     probe_no_content(form, kLost);
   }
 
-  // A template that looks for both forms prints one as the other where it wants JSON; where the two differ it takes a
-  // text for what it could not read, and reads inside an object.
+  // A template that handles both forms prints one as the other where it needs JSON; if the two differ, it treats text
+  // as unreadable and reads inside an object.
   static MessageForm::Arguments arguments_form(const std::optional<std::string>& text,
                                                const std::optional<std::string>& object) {
     const Score text_score = arguments_score(text), object_score = arguments_score(object);
@@ -187,7 +187,7 @@ class Prober {
     const std::optional<std::string> null = render_call("null", arguments_);
     const std::optional<std::string> missing = render_call("absent", arguments_);
     const std::optional<std::string> empty = render_call(R"("")", arguments_);
-    size_t n_nones = std::string::npos;  // as often as the template says None for other reasons
+    size_t n_nones = std::string::npos;  // as often as the template prints None for other reasons
     for (const auto* prompt : {&null, &missing, &empty}) {
       if (*prompt && arguments_score(*prompt) == best) n_nones = std::min(n_nones, count(**prompt, "None"));
     }
@@ -199,7 +199,7 @@ class Prober {
         is_good(empty) ? MessageForm::NoContent::kEmpty : MessageForm::NoContent::kNull;
   }
 
-  // A template may look into its tools before it asks whether there are any.
+  // A template may read its tools before it checks whether there are any.
   void probe_tool_list(MessageForm& form) {
     if (!chat_.mentions("tools") || render({kUser})) return;
     wants_tool_list_ = true;
@@ -221,19 +221,19 @@ class Prober {
     const std::optional<RenderedPrompt> whole_history = is_answered_ ? history(0) : std::nullopt;
     if (whole_history) {
       const uint32_t name = bit_of(Member::kResultName), ids = bit_of(Member::kCallId) | bit_of(Member::kResultId);
-      const auto wants = [&](uint32_t members, uint32_t also_left_out) {
+      const auto probe = [&](uint32_t members, uint32_t also_left_out) {
         const std::optional<RenderedPrompt> without = history(members | also_left_out);
         if (!is_as_good(without, *whole_history, {"probe_key", "probe_value", "probe_tool", "done"}))
           form.filled |= members;
       };
-      wants(name, 0);
-      wants(bit_of(Member::kCallType), 0);
-      // What is done with two results without ids, one history cannot show.
+      probe(name, 0);
+      probe(bit_of(Member::kCallType), 0);
+      // One history cannot show what happens to two results without ids.
       if (has(chat_.source(), "tool_call_id")) form.filled |= ids;
       const uint32_t nameless = name & ~form.filled;  // a result may be named by its id alone
-      wants(bit_of(Member::kCallId), nameless);
-      wants(bit_of(Member::kResultId), nameless);
-      wants(ids, nameless);
+      probe(bit_of(Member::kCallId), nameless);
+      probe(bit_of(Member::kResultId), nameless);
+      probe(ids, nameless);
     }
     if (!chat_.mentions("tools")) return;
     with_tools_ = true;
@@ -254,12 +254,12 @@ class Prober {
   void probe_systems(MessageForm& form) {
     const auto in_form = [](const char* role, MessageForm::Content content, const std::string& text) {
       const bool in_parts = content == MessageForm::Content::kParts;
-      return says(role, in_parts ? R"([{"type":"text","text":)" + text + "}]" : text);
+      return message_with(role, in_parts ? R"([{"type":"text","text":)" + text + "}]" : text);
     };
     const std::string one = in_form("system", form.system, R"("probe_one")");
     const std::string two = in_form("system", form.system, R"("probe_two")");
     const std::string user = in_form("user", form.user, R"("Hi")");
-    const std::string said = in_form("assistant", form.assistant, R"("Yes")");
+    const std::string answer = in_form("assistant", form.assistant, R"("Yes")");
     const auto prints = [&](const std::vector<std::string>& messages) {
       const std::optional<std::string> prompt = render(messages);
       if (!prompt) return false;
@@ -275,23 +275,22 @@ class Prober {
     if (!render({user})) return;  // it takes nothing of ours
     form.takes_system = prints({one, user});
     form.takes_second_system = form.takes_system && prints({one, two, user});
-    form.takes_later_system = form.takes_system && prints({one, user, said, two, user}) &&
-                              prints({user, said, two, user}) && prints({user, two});
+    form.takes_later_system = form.takes_system && prints({one, user, answer, two, user}) &&
+                              prints({user, answer, two, user}) && prints({user, two});
     if (!form.takes_system || !chat_.mentions("tools")) return;
     with_tools_ = true;
     if (prints({one, user})) {
       form.takes_second_system = form.takes_second_system && prints({one, two, user});
-      form.takes_later_system = form.takes_later_system && prints({one, user, said, two, user});
+      form.takes_later_system = form.takes_later_system && prints({one, user, answer, two, user});
     }
     with_tools_ = false;
   }
 
-  // A template that knows the role does something else with it than with a name that nobody has heard of. It may write
-  // either in capitals.
+  // A template that has the role prints it unlike an invented role. It may write either in capitals.
   bool knows_developer() {
-    std::optional<std::string> known = render({says("developer", R"("probe_text")"), kUser});
+    std::optional<std::string> known = render({message_with("developer", R"("probe_text")"), kUser});
     if (!known || !has(*known, "probe_text")) return false;
-    std::optional<std::string> unknown = render({says("quaestor", R"("probe_text")"), kUser});
+    std::optional<std::string> unknown = render({message_with("quaestor", R"("probe_text")"), kUser});
     if (!unknown) return true;
     const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
     for (std::string* prompt : {&*known, &*unknown}) std::ranges::transform(*prompt, prompt->begin(), lower);

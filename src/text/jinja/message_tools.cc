@@ -1,4 +1,4 @@
-// Tool definitions with the members that a template reads without asking whether they are there.
+// Tool definitions with the members that a template reads without checking for them.
 #include "text/jinja/message_parts.h"
 
 namespace ibid {
@@ -61,7 +61,7 @@ class Filler {
     return Value::object(Kind::kDict, out);
   }
 
-  // Of the arguments, or of an object within them.
+  // The schema of the arguments, or of an object within them.
   Value object_schema(Value schema) const {
     if (fills(Member::kSchemaType)) fill(schema, "type", Value::string("object"));
     if (fills(Member::kProperties)) fill(schema, "properties", empty_dict());
@@ -78,7 +78,7 @@ class Filler {
     return with(schema, "properties", std::move(filled));
   }
 
-  // Of one argument. JSON is 100 levels deep at most, and so is this.
+  // The schema of one argument. JSON is at most 100 levels deep, and so is this.
   Value schema_of(const Value& given) const {
     const bool is_read = fills(Member::kPropertyType) || fills(Member::kPropertyDescription);
     Value schema = is_read && given.is(Kind::kBool) ? empty_dict() : given;
@@ -91,8 +91,8 @@ class Filler {
     return with_properties(std::move(schema));
   }
 
-  // One type, that of several which is no null, and no members that are null. What is said of an object's members is
-  // said, as some templates take a type without them for a map.
+  // One type, the first of several that is not null, and no members that are null. An object without a schema of
+  // additionalProperties gets one of strings, because some templates read such a type as a map.
   static Value plain(const Value& given) {
     Value schema = without_nulls(given);
     const Value* type = member(schema, "type");

@@ -1,4 +1,4 @@
-// The methods of str that ask what its characters are: isdigit() and its kin.
+// The methods of str that classify characters: isdigit() and its kin.
 #include "text/jinja/text_ops.h"
 
 namespace ibid::jinja {

@@ -172,7 +172,7 @@ std::unique_ptr<Stmt> Parser::parse_statement() {
     stmt->expr = parse_filters(nullptr, true);
     stmt->bodies.push_back(parse_block({"endfilter"}, "filter"));
     next();
-  } else if (tag.text == "generation") {  // marks what the assistant said; it renders as its body, in its own scope
+  } else if (tag.text == "generation") {  // marks the assistant's text; it renders as its body, in its own scope
     stmt->kind = StmtKind::kScope;
     int loops = std::exchange(loop_depth_, 0);
     stmt->bodies.push_back(parse_block({"endgeneration"}, "generation"));

@@ -1,4 +1,4 @@
-// What Python's str methods know about code points, for templates (tables: unicode_tables.cc, generated).
+// The code point properties of Python's str methods, for templates (tables: unicode_tables.cc, generated).
 // Strings are valid UTF-8 throughout ibid::jinja; "char" in these names means code point.
 #pragma once
 
@@ -37,7 +37,7 @@ inline uint32_t next_char(std::string_view text, size_t& i) {
   i += c.len;
   return c.value;
 }
-// The byte where code point `n` begins; text.size() where there are not so many.
+// The byte where code point `n` begins; text.size() if there are fewer.
 size_t byte_of_char(std::string_view text, size_t n);
 // A name for a sentence: its first 60 code points.
 inline std::string shown(std::string_view name) { return std::string(name.substr(0, byte_of_char(name, 60))); }

@@ -75,8 +75,8 @@ namespace {
 
 constexpr size_t kIndexFrom = 8;
 
-// Clients choose the keys of dicts: with a hash that they can compute, they would all meet in one bucket. Nothing that
-// a template can see depends on the secret.
+// Clients choose the keys of dicts: with a hash that they can compute, all keys could collide in one bucket. Nothing
+// that a template can see depends on the secret.
 size_t hash_bytes(const void* bytes, size_t n) {
   static const auto kSecret = [] {
     std::array<unsigned char, 192> secret;
@@ -93,8 +93,8 @@ size_t hash_number(double d) {
   return hash_bytes(&d, sizeof d);
 }
 
-// As items of containers and keys, NaNs are the same, which in Python those are that are one object. If none were, a
-// dict could not find again what it holds.
+// As items of containers and as keys, NaNs are equal; in Python only those that are one object are. Otherwise a dict
+// could not find its own key.
 bool same(const Value& a, const Value& b) {
   if (a.is(Kind::kFloat) && b.is(Kind::kFloat) && std::isnan(a.as_double())) return std::isnan(b.as_double());
   return equal(a, b);

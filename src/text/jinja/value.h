@@ -1,5 +1,5 @@
-// Values of a chat template, as Python sees them: immutable (transformers' sandbox refuses what would change a list or
-// dict), except namespaces and iterators. Strings remember which of their bytes users wrote.
+// Values of a chat template, with Python's semantics: immutable (transformers' sandbox refuses what would change a list
+// or dict), except namespaces and iterators. Strings record which of their bytes users wrote.
 #pragma once
 
 #include <atomic>
@@ -157,7 +157,7 @@ class Value {
 };
 
 struct UndefinedObject : Object {
-  std::string message;  // what an operation on it says
+  std::string message;  // the error of an operation on it
 };
 
 struct StringObject : Object {
@@ -203,7 +203,7 @@ struct NamespaceObject : Object {
 };
 
 // Python's rules where they need no budget. Nesting is bounded where containers are made (kMaxDepth), so these may
-// recurse; they cost the (smaller) weight, which callers spend before.
+// recurse; they cost the (smaller) weight, which callers charge before.
 inline constexpr uint32_t kMaxDepth = 200;
 bool equal(const Value& a, const Value& b);
 size_t hash(const Value& v);  // of a hashable value; equal values have equal hashes
@@ -213,7 +213,7 @@ uint32_t depth_of(const Value& v);
 uint64_t weight_of(const Value& v);
 void weigh(Object& container, const Value& item);  // adds an item to a container's depth and weight
 const char* type_name(const Value& v);             // as Python names the type
-// The elements of a list, dict, view, range ...; -1 where len() is no word for it.
+// The elements of a list, dict, view, range ...; -1 if the type has no len().
 int64_t length(const Value& v);
 
 }  // namespace ibid::jinja

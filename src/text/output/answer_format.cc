@@ -12,7 +12,7 @@ struct ToolFamily {
   ToolFormat tools;
 };
 
-// The first whose signs are there. Markers of which one begins another stand in no list together.
+// The first family whose signs are found. No list holds two markers of which one is a prefix of the other.
 const std::vector<ToolFamily>& tool_families() {
   using Kind = ToolFormat::Kind;
   static const std::vector<ToolFamily> kFamilies = {
@@ -204,7 +204,7 @@ AnswerFormat AnswerFormat::of_template(std::string_view source, bool tells_tools
     format.tools = family.tools;
     break;
   }
-  // A model does what it is told: where the template does not tell of tools, the server does, in the generic format.
+  // A model follows its prompt: if the template does not describe the tools, the server does, in the generic format.
   if (!tells_tools && format.tools.kind != ToolFormat::Kind::kChannels) format.tools = tool_families().back().tools;
   for (const auto& [begin, end] :
        {std::pair{"<seed:think>", "</seed:think>"}, std::pair{"<mm:think>", "</mm:think>"},

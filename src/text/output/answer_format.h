@@ -27,12 +27,12 @@ struct ToolFormat {
   };
   Kind kind = Kind::kNone;
   std::vector<std::string> begins = {}, ends = {};  // of a call
-  std::vector<std::string> around = {};             // of what stands around calls and says nothing
+  std::vector<std::string> around = {};             // markup around calls that carries no content
   // The first of each is how the template writes it; the others are read too.
   std::vector<std::string> name_ends = {}, key_begins = {}, key_ends = {}, value_ends = {};
   std::string id_begin = {};    // in a name's end's place: the call's id comes first
-  std::string name_begin = {};  // in a name's end's place: what came was the id, and the name follows
-  std::string head_end = {};    // kTagged: where what stands after a name's end ends
+  std::string name_begin = {};  // in a name's end's place: what preceded was the id, and the name follows
+  std::string head_end = {};    // kTagged: the end of what follows a name's end
   std::string name_key = "name", arguments_key = "arguments";  // kObjects
   bool is_bare = false;        // kObjects: a call may be all of the answer, without a marker
   bool is_name_key = false;    // kObjects: {"N": {...}}
@@ -48,8 +48,8 @@ struct AnswerFormat {
   ToolFormat tools;
   std::vector<std::string> hidden;  // markers around an answer's text
 
-  // Of a model with this chat template. Without a format of its own for tools, or where the template does not tell the
-  // model of its tools: the generic one, which is Hermes' and which the server tells then.
+  // The format of a model with this chat template. If it has no tool format of its own, or does not describe the tools
+  // to the model: the generic one, Hermes', in which the server then describes them.
   static AnswerFormat of_template(std::string_view source, bool tells_tools = true);
 };
 

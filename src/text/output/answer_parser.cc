@@ -1,4 +1,4 @@
-// What lies around calls: text, reasoning, channels.
+// The parts around calls: text, reasoning, channels.
 #include "text/output/answer_parser.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ void AnswerParser::finish(std::vector<AnswerPart>& parts, bool is_own_end) {
     case State::kArguments:
     case State::kTagged:
     case State::kKey:
-      break;  // cut: what is there has been told
+      break;  // cut: what is there has been emitted
     case State::kHead:
       break;
     case State::kText:
@@ -82,7 +82,7 @@ void AnswerParser::finish(std::vector<AnswerPart>& parts, bool is_own_end) {
       break;
     case State::kChannel:
       if (is_reasoning_channel_) add(AnswerPart::Kind::kReasoning, buffer_, parts);
-      if (!is_reasoning_channel_ && !is_call_channel_) tell(buffer_, n_read_, parts);
+      if (!is_reasoning_channel_ && !is_call_channel_) emit_text(buffer_, n_read_, parts);
       break;
     default:
       if (has_called_ && !is_own_end) break;
@@ -92,7 +92,7 @@ void AnswerParser::finish(std::vector<AnswerPart>& parts, bool is_own_end) {
   drop(buffer_.size());
   raw_.clear();
   tell_strange(parts);
-  if (!space_.empty() && n_calls_ == 0) tell(std::exchange(space_, {}), space_at_, parts);
+  if (!space_.empty() && n_calls_ == 0) emit_text(std::exchange(space_, {}), space_at_, parts);
   space_.clear();
 }
 
@@ -116,19 +116,19 @@ void AnswerParser::add(AnswerPart::Kind kind, std::string_view text, Parts& part
   parts.back().text += text;
 }
 
-void AnswerParser::tell(std::string_view text, size_t at, Parts& parts) {
+void AnswerParser::emit_text(std::string_view text, size_t at, Parts& parts) {
   add(AnswerPart::Kind::kText, text, parts);
   if (spans_ != nullptr && !text.empty()) spans_->push_back({at, std::string(text)});
 }
 
-// White space is held back while a call may follow, which it would belong to.
+// White space is held back while a call may follow: it would belong to the call.
 void AnswerParser::add_text(std::string_view text, size_t at, Parts& parts) {
-  if (!has_tools()) return tell(text, at, parts);
+  if (!has_tools()) return emit_text(text, at, parts);
   size_t n = text.size();
   while (n > 0 && markers::is_blank(text[n - 1])) --n;
   if (n > 0) {
-    tell(std::exchange(space_, {}), space_at_, parts);
-    tell(text.substr(0, n), at, parts);
+    emit_text(std::exchange(space_, {}), space_at_, parts);
+    emit_text(text.substr(0, n), at, parts);
   }
   if (n < text.size() && space_.empty()) space_at_ = at + n;
   space_ += text.substr(n);
@@ -141,7 +141,7 @@ bool AnswerParser::go_on(size_t n, State state) {
   return true;
 }
 
-// What seemed to be a call is text.
+// What looked like a call is text.
 bool AnswerParser::fail(Parts& parts) {
   const size_t at = n_read_ - raw_.size();
   add_text(std::exchange(raw_, {}), at, parts);
@@ -248,7 +248,7 @@ bool AnswerParser::step_text(Parts& parts) {
   return true;
 }
 
-// A head says whose the message is: "<|channel|>analysis", " to=functions.f<|channel|>commentary json".
+// A head names the message's channel and recipient: "<|channel|>analysis", " to=functions.f<|channel|>commentary json".
 bool AnswerParser::step_head(Parts& parts) {
   const size_t n_mark = raw_.empty() ? markers::skip(buffer_, kChannelEnds, 3) : 0;
   if (n_mark > 0) return drop(n_mark), true;
@@ -288,7 +288,7 @@ bool AnswerParser::step_head(Parts& parts) {
 bool AnswerParser::step_channel(Parts& parts) {
   const markers::Found found = markers::find(buffer_, kChannelEnds);
   const std::string_view text = std::string_view(buffer_).substr(0, found.at);
-  is_reasoning_channel_ ? add(AnswerPart::Kind::kReasoning, text, parts) : tell(text, n_read_, parts);
+  is_reasoning_channel_ ? add(AnswerPart::Kind::kReasoning, text, parts) : emit_text(text, n_read_, parts);
   drop(found.at);
   if (found.which < 0) return false;
   state_ = State::kHead;

@@ -1,13 +1,13 @@
-// AnswerParser: the text of one growing answer, in the model's own markup, to parts: reasoning, text, calls of tools
-// with their arguments as JSON. What may become markup is held back; the parts add up to the same for every slicing of
-// the text. What looks like a call and is none stays text; a call whose arguments break off stays incomplete. Time is
-// linear in the text. One per choice; not for two threads at once.
+// AnswerParser: splits the text of one growing answer, in the model's own markup, into parts: reasoning, text, and tool
+// calls with their arguments as JSON. What may become markup is held back; the parts add up to the same for every
+// slicing of the text. What only looks like a call stays text; a call whose arguments break off stays incomplete. Time
+// is linear in the text. One per choice; not for two threads at once.
 //
-// Models leave markers out, double and misspell them: such a marker changes at most the argument at which it stands
-// (docs/users/tools.md has the rules). What a call's markup does not know comes out as text, never as nothing.
+// Models omit, repeat and misspell markers: such a marker changes at most the argument at which it stands
+// (docs/users/tools.md has the rules). Unknown content inside a call's markup comes out as text; nothing is dropped.
 //
-// A machine over bytes rather than a parser of the whole that is run again for each token (llama.cpp): it cannot take
-// back what it has said, and costs the same for each byte.
+// A state machine over bytes rather than a parser of the whole answer that runs again for each token (llama.cpp): it
+// cannot take back what it has emitted, and costs the same for each byte.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ struct AnswerPart {
   enum class Kind : uint8_t { kReasoning, kText, kCall };
   Kind kind = Kind::kText;
   std::string text;  // of a call: JSON
-  // Of a call.
+  // Of a call:
   int32_t call = 0;      // its number in the answer
   bool begins = false;   // the first part of it; has name and id
   bool ends = false;     // the last: its arguments are whole
@@ -54,22 +54,23 @@ class AnswerParser {
     std::shared_ptr<const std::vector<DeclaredTool>> tools;  // null: calls are text
     bool finds_reasoning = true;
     bool is_reasoning = false;   // the prompt has opened it
-    bool is_in_message = false;  // the prompt ends within what the model has said: the answer begins with no head
+    bool is_in_message = false;  // the prompt ends within a message of the model: the answer begins without a head
   };
   explicit AnswerParser(Options options);
 
-  // Appends parts; goes on with the last of them where it can.
+  // Appends parts; extends the last of them where it can.
   void push(std::string_view text, std::vector<AnswerPart>& parts);
-  // `is_own_end`: the model ended its answer, rather than a limit. Markers that it left out at the end are then missing
-  // and not cut off.
+  // `is_own_end`: the model ended its answer, not a limit. Markers missing at the end then count as omitted, not as cut
+  // off.
   void finish(std::vector<AnswerPart>& parts, bool is_own_end = false);
   int32_t n_calls() const { return n_calls_; }
   // Every call that has begun has ended.
   bool are_calls_whole() const { return !is_broken_ && !is_in_call_; }
 
-  // From now on all text is told to `spans` too; null: no longer. Text between the arguments of a call is not.
+  // From now on the spans of all text are appended to `spans` too; null: no longer. Text between the arguments of a
+  // call is not.
   void tell_spans(std::vector<TextSpan>* spans) { spans_ = spans; }
-  // Bytes from the beginning of which it is known what they are; text among them has been told.
+  // Bytes from the beginning that have been classified; text among them has been emitted.
   size_t n_certain() const;
 
  private:
@@ -96,7 +97,7 @@ class AnswerParser {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' ||
            c == '.' || c == ':' || c == '/';
   }
-  // Of a place in a text that grows.
+  // The result of a check at a place in a growing text.
   enum class Is : uint8_t { kNo, kOpen, kYes };
   using Parts = std::vector<AnswerPart>;
 
@@ -124,7 +125,7 @@ class AnswerParser {
 
   void add(AnswerPart::Kind kind, std::string_view text, Parts& parts);
   void add_text(std::string_view text, size_t at, Parts& parts);
-  void tell(std::string_view text, size_t at, Parts& parts);
+  void emit_text(std::string_view text, size_t at, Parts& parts);
   void begin_call(Parts& parts);
   void add_arguments(std::string_view json, Parts& parts);
   void end_call(Parts& parts);
@@ -161,8 +162,8 @@ class AnswerParser {
   std::vector<std::string> text_marks_, closing_marks_, reasoning_ends_, around_marks_, tagged_marks_, call_marks_;
   std::string buffer_;   // not yet looked at, or held back
   size_t n_read_ = 0;    // bytes before it
-  std::string raw_;      // the markup since a call seemed to begin: text after all, where it did not
-  std::string space_;    // white space at the end of the text: nobody's, where a call follows
+  std::string raw_;      // the markup since a call seemed to begin; text if it did not
+  std::string space_;    // white space at the end of the text: dropped if a call follows
   size_t space_at_ = 0;  // where it begins
   std::vector<TextSpan>* spans_ = nullptr;
   State state_ = State::kStart;
@@ -176,11 +177,11 @@ class AnswerParser {
   bool awaits_end_ = false;  // a call has ended, and its end marker has not come
   bool is_array_ = false;
   std::string name_, id_;
-  std::set<std::string> ids_;  // of the answer's calls: one that comes twice is none
+  std::set<std::string> ids_;  // of the answer's calls: a repeated id is dropped
   ArgumentReader reader_;
-  std::string strange_;  // of a call's markup, what is none: text after it
+  std::string strange_;  // unknown content of a call's markup: text after it
 
-  std::string object_;  // kObject: of a call, as far as its arguments were not told
+  std::string object_;  // kObject: of a call, as far as its arguments were not emitted
   size_t key_begin_ = 0, value_begin_ = 0;
   std::string member_, held_arguments_;
   bool is_telling_ = false, has_arguments_ = false, has_strange_object_ = false;
@@ -191,12 +192,12 @@ class AnswerParser {
   ValueHint hint_ = ValueHint::kNone;
   bool is_string_value_ = false, has_value_bytes_ = false, is_cdata_ = false;
   size_t n_value_checked_ = 0;  // bytes of the buffer in which no value ends
-  bool has_maybe_end_ = false;  // of the call, in the buffer; what follows will tell
+  bool has_maybe_end_ = false;  // of the call, in the buffer; what follows decides
   size_t maybe_end_ = 0;
   bool is_call_channel_ = false, is_reasoning_channel_ = false;
 };
 
-// A text as JSON has it between quotes.
+// A text as JSON writes it between quotes.
 std::string json_escaped(std::string_view text);
 
 }  // namespace ibid

@@ -1,4 +1,4 @@
-// Calls of tools: where they begin and end, and those whose arguments are one object after a name.
+// Tool calls: where they begin and end, and those whose arguments are one object after a name.
 #include <algorithm>
 #include <utility>
 
@@ -48,7 +48,7 @@ std::string AnswerParser::name_of(std::string_view spelled) const {
 void AnswerParser::begin_call(Parts& parts) {
   space_.clear();
   raw_.clear();
-  if (!id_.empty() && !ids_.insert(id_).second) id_.clear();  // a result could not say whose it is
+  if (!id_.empty() && !ids_.insert(id_).second) id_.clear();  // a result could not name its call
   AnswerPart part;
   part.kind = AnswerPart::Kind::kCall;
   part.call = n_calls_++;
@@ -90,7 +90,7 @@ void AnswerParser::break_call(Parts& parts) {
 
 void AnswerParser::tell_strange(Parts& parts) { add(AnswerPart::Kind::kText, std::exchange(strange_, {}), parts); }
 
-// Around calls: white space, and markers that say nothing.
+// Around calls: white space, and markers without content.
 bool AnswerParser::step_between(Parts& parts) {
   const size_t n = markers::n_blank(buffer_);
   if (n == buffer_.size()) return false;

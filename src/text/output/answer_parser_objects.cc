@@ -1,5 +1,5 @@
-// Calls that are objects: {"name": N, "arguments": {...}}, in any order, with other members among them. Nothing of such
-// an object is lost: it comes out as name, id or arguments, or as text.
+// Calls that are objects: {"name": N, "arguments": {...}}, in any order, with other members among them. Every member of
+// such an object comes out as name, id or arguments, or as text.
 #include <algorithm>
 #include <utility>
 
@@ -107,7 +107,7 @@ bool AnswerParser::step_object(Parts& parts) {
 
 bool AnswerParser::end_object(Parts& parts) {
   if (!is_telling_) {
-    // Without arguments of a known name it is a call that has none, and nothing else in it that could be them.
+    // Without arguments of a known name it is a call without arguments, if no other member could be them.
     const bool is_call = !name_.empty() && !has_strange_object_ && (has_arguments_ || strange_.empty());
     if (!is_call) return fail(parts);
     const std::string strange = std::exchange(strange_, {});
@@ -154,7 +154,7 @@ bool AnswerParser::read_name(std::string_view json) {
   return std::ranges::all_of(name_, is_of_name) && (is_declared(name_) || !tools_.is_bare);
 }
 
-// An object, or the text of one; and what stands for none.
+// An object, or the text of one; or a value that stands for no arguments.
 bool AnswerParser::hold_arguments(std::string_view json) {
   held_arguments_.clear();
   if (json == "null" || json == "\"\"" || json == "[]") return true;

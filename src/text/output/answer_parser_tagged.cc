@@ -1,9 +1,9 @@
 // Calls whose arguments stand between tags: BEGIN N NAME_END (KEY_BEGIN K KEY_END V VALUE_END)* END.
 //
-// A value may hold any text, tags too, and models leave tags out, double and misspell them. So a tag counts by what
-// follows it: a closing one where the call goes on or ends after it, a key's start where a value was not closed before
+// A value may hold any text, tags too, and models omit, repeat and misspell tags. So what follows a tag decides whether
+// it counts: a closing one where the call goes on or ends after it, a key's start where a value was not closed before
 // it if it names an argument that the tool has and the call has not yet, a call's end if nothing shows that the value
-// went on. Looking ahead has a bound, so that time stays linear.
+// continues. The look-ahead is bounded, so that time stays linear.
 #include <algorithm>
 #include <utility>
 
@@ -106,10 +106,10 @@ bool AnswerParser::step_key(Parts& parts) {
   const std::string& mark = tools_.key_ends[static_cast<size_t>(found.which)];
   drop(mark.size());
   key_.resize(std::min(key_.size(), key_.find('"')));
-  const auto says = [&](const char* words) { return mark.find(words) != std::string::npos; };
-  hint_ = says("\"true\"") || says("type=\"string\"") ? ValueHint::kText
-          : says("\"false\"") || says("type=")        ? ValueHint::kJson
-                                                      : ValueHint::kNone;
+  const auto contains = [&](const char* words) { return mark.find(words) != std::string::npos; };
+  hint_ = contains("\"true\"") || contains("type=\"string\"") ? ValueHint::kText
+          : contains("\"false\"") || contains("type=")        ? ValueHint::kJson
+                                                              : ValueHint::kNone;
   add_arguments((keys_.empty() ? "{\"" : ",\"") + json_escaped(key_) + "\":", parts);
   keys_.insert(key_);
   value_.clear();
@@ -153,7 +153,7 @@ bool AnswerParser::step_value(Parts& parts) {
   return true;
 }
 
-// A string goes out as it comes; of another value it is known at its end what it is.
+// A string is emitted as it arrives; the type of another value is known only at its end.
 void AnswerParser::add_value(std::string_view piece, bool is_whole, Parts& parts) {
   has_value_bytes_ = has_value_bytes_ || !piece.empty();
   if (is_string_value_) return add_arguments(json_escaped(piece) + (is_whole ? "\"" : ""), parts);
@@ -170,7 +170,7 @@ void AnswerParser::add_value(std::string_view piece, bool is_whole, Parts& parts
   add_arguments('"' + json_escaped(std::exchange(value_, {})), parts);
 }
 
-// Whether one of these, or what is much like it, follows here.
+// Whether one of these, or something similar, follows here.
 AnswerParser::Is AnswerParser::is_structure(std::string_view rest, std::span<const std::string> marks) const {
   const size_t n = markers::n_blank(rest);
   if (n > kMaxBlanks) return Is::kNo;
@@ -195,7 +195,7 @@ AnswerParser::Is AnswerParser::is_misspelled(std::string_view rest, size_t* len)
   return Is::kYes;
 }
 
-// Whether the begin of a key follows that the call may have now.
+// Whether the start of a key follows that the call may have now.
 AnswerParser::Is AnswerParser::is_next_key(std::string_view rest) {
   const std::string_view name = rest.substr(tools_.key_begins[0].size());
   const markers::Found found = markers::find(name.substr(0, kMaxName + kMaxBlanks), tools_.key_ends);
@@ -206,7 +206,7 @@ AnswerParser::Is AnswerParser::is_next_key(std::string_view rest) {
   return types().may_have(key) && !keys_.contains(key) ? Is::kYes : Is::kNo;
 }
 
-// Of a place in a CDATA block, which "]]>" before the closing tag ends.
+// At a place in a CDATA block, which "]]>" before the closing tag ends.
 bool AnswerParser::is_in_cdata(size_t at) const {
   const size_t n = std::min<size_t>(at, 3), n_before = std::min(value_.size(), 3 - n);
   return value_.substr(value_.size() - n_before) + buffer_.substr(at - n, n) != "]]>";

@@ -27,7 +27,7 @@ std::shared_ptr<const std::vector<DeclaredTool>> tools() {
       std::vector<DeclaredTool>{{"get_weather", weather}, {"find", find}});
 }
 
-std::string told(const std::vector<AnswerPart>& parts, const AnswerParser& parser) {
+std::string printed(const std::vector<AnswerPart>& parts, const AnswerParser& parser) {
   std::string out, open;
   for (const AnswerPart& part : parts) {
     if (part.kind == AnswerPart::Kind::kCall) {
@@ -51,7 +51,7 @@ AnswerParser parser_of(const char* source, bool is_reasoning = false, bool with_
                        with_tools ? tools() : nullptr, true, is_reasoning});
 }
 
-// As it is told when it comes at once; and where it comes in pieces of any length, what they add up to is the same.
+// The parts of the text pushed at once; pieces of any length must add up to the same.
 std::string read(const char* source, std::string_view text, bool is_reasoning = false, bool with_tools = true) {
   std::vector<size_t> borders;
   for (size_t i = 0; i <= text.size(); ++i) {
@@ -67,7 +67,7 @@ std::string read(const char* source, std::string_view text, bool is_reasoning = 
     }
     parser.push(text.substr(from), parts);
     parser.finish(parts);
-    return told(parts, parser);
+    return printed(parts, parser);
   };
   const std::string whole = in_pieces(borders.size() - 1, borders.size());
   for (const size_t len : {size_t{1}, size_t{2}, size_t{3}, size_t{7}})
@@ -262,7 +262,7 @@ TEST(AnswerParser, SeveralCallsStandInOneAnswer) {
     EXPECT_EQ(read(kLlama, text), two) << text;
   EXPECT_EQ(read(kLlama, "[1, 2]"), "[1, 2]");
   EXPECT_EQ(read("[TOOL_CALLS]", "[TOOL_CALLS][" + f + "," + f + "]"), two);
-  // An id that comes twice says whose a result is no longer.
+  // A repeated id no longer identifies the call of a result.
   const std::string with_id = R"({"id": "7", "name": "find", "arguments": {}})";
   EXPECT_EQ(read(kHermes, "<tool_call>[" + with_id + ", " + with_id + "]</tool_call>"),
             "<call find 7: {}><call find: {}>");
@@ -452,7 +452,7 @@ TEST(AnswerParser, TypesOfValuesBetweenTagsFollowTheSchema) {
   }
 }
 
-// Of any text whatever: no slicing changes it, and nothing of a text without markers is lost.
+// For any text: no slicing changes the parts, and no byte of a text without markers is lost.
 TEST(AnswerParser, AnyTextAddsUp) {
   const std::vector<std::string> words = {"<tool_call>",
                                           "</tool_call>",
@@ -505,7 +505,7 @@ TEST(AnswerParser, AnyTextAddsUp) {
   }
 }
 
-// Of a model with channels, whose prompt ends within a message.
+// A model with channels whose prompt ends within a message.
 TEST(AnswerParser, AnAnswerGoesOnWithinAMessage) {
   const auto read_on = [](std::string_view text, bool is_reasoning) {
     AnswerParser::Options options{std::make_shared<AnswerFormat>(AnswerFormat::of_template(kGptOss)), tools()};
@@ -515,7 +515,7 @@ TEST(AnswerParser, AnAnswerGoesOnWithinAMessage) {
     std::vector<AnswerPart> parts;
     for (const char c : text) parser.push(std::string_view(&c, 1), parts);
     parser.finish(parts);
-    return told(parts, parser);
+    return printed(parts, parser);
   };
   EXPECT_EQ(read_on("it is so.<|return|>", false), "it is so.");
   EXPECT_EQ(read_on("Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>", true),

@@ -17,7 +17,7 @@ std::optional<int> AnswerStops::push(std::string_view text, std::string& out) {
   parser_->tell_spans(&spans_);
   parser_->push(text, parts_);
   if (const std::optional<int> stop = match(out)) return stop;
-  // Text that may become a stop waits, unless something else has come after it.
+  // Text that may become a stop waits, unless other content follows it.
   size_t n = parser_->n_certain();
   if (n <= matched_) n = std::min(n, matched_ - matcher_.held().size());
   release(n, out);

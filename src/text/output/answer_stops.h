@@ -1,7 +1,6 @@
-// AnswerStops: the stop strings of one growing answer. Of an answer in a model's markup they are searched in its text
-// alone: what stands in reasoning or in a call is not text, and a stop that occurs there changes nothing; one never
-// lies across them. Without markup all of the answer is text. The bytes that go on are the answer's as the model wrote
-// it, up to the stop.
+// AnswerStops: the stop strings of one growing answer. In an answer with a model's markup they are searched in its text
+// only: reasoning and calls are not text, and a stop that occurs there has no effect; a stop never spans them. Without
+// markup all of the answer is text. The bytes that pass are the answer's as the model wrote it, up to the stop.
 #pragma once
 
 #include <memory>
@@ -15,7 +14,7 @@
 
 namespace ibid {
 
-// How an answer's text is told from the rest of it.
+// How an answer's text is separated from the rest of it.
 struct AnswerMarkup {
   AnswerParser::Options parser;
 };
@@ -29,9 +28,9 @@ class AnswerStops {
   // answer here; then `out` has all before it (and the stop itself where the set includes it), and nothing more is
   // taken.
   std::optional<int> push(std::string_view text, std::string& out);
-  // The next piece, in which no stop counts.
+  // The same for a piece in which no stop counts.
   void pass(std::string_view text, std::string& out);
-  // The answer ended for another reason; what was held back may have a stop yet.
+  // The answer ended for another reason; what was held back may still contain a stop.
   std::optional<int> finish(std::string& out);
 
  private:
@@ -42,7 +41,7 @@ class AnswerStops {
   StopMatcher matcher_;
   std::unique_ptr<AnswerParser> parser_;  // null: all is text
   std::vector<TextSpan> spans_;
-  std::vector<AnswerPart> parts_;  // which nobody wants
+  std::vector<AnswerPart> parts_;  // unused
   std::string held_;               // not sent yet
   size_t held_at_ = 0;             // where it begins, in bytes of the answer
   size_t matched_ = 0;             // where the matcher goes on

@@ -60,10 +60,10 @@ TEST(AnswerStops, CountInAllOfAnAnswerWithoutMarkup) {
 TEST(AnswerStops, OfChannelsCountInWhatIsSaid) {
   const auto channels = markup("<|channel|> to=functions");
   const std::string thinks = "<|channel|>analysis<|message|>the sea is<|end|><|start|>assistant",
-                    says = "<|channel|>final<|message|>so ";
-  EXPECT_EQ(sent(channels, thinks + says + "it is.", {"sea is"}), thinks + says + "it is.");
-  EXPECT_EQ(sent(channels, thinks + says + "the sea is.", {"sea is"}), thinks + says + "the |sea is");
-  EXPECT_EQ(sent(channels, thinks + says, {"final", "assistant"}), thinks + says);
+                    final_head = "<|channel|>final<|message|>so ";
+  EXPECT_EQ(sent(channels, thinks + final_head + "it is.", {"sea is"}), thinks + final_head + "it is.");
+  EXPECT_EQ(sent(channels, thinks + final_head + "the sea is.", {"sea is"}), thinks + final_head + "the |sea is");
+  EXPECT_EQ(sent(channels, thinks + final_head, {"final", "assistant"}), thinks + final_head);
 }
 
 TEST(AnswerStops, WhatIsPassedHasNone) {

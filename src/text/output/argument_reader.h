@@ -1,5 +1,5 @@
-// ArgumentReader: the arguments of a call, in a model's dialect, to JSON as they come. What it gives is the beginning
-// of a JSON object at any time, for every slicing of the text alike.
+// ArgumentReader: converts the arguments of a call, in a model's dialect, to JSON as they arrive. Its output is always
+// a prefix of one JSON object, the same for every slicing of the text.
 #pragma once
 
 #include <cstdint>

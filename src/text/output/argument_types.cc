@@ -53,7 +53,7 @@ ArgumentType::ArgumentType(std::shared_ptr<const Json> root, Json schema)
       takes_strings_ && std::ranges::none_of(others, [&](const Json& v) { return kinds.accepts(schema_, v); });
 }
 
-// What it says read() does, too.
+// The same rule as in read().
 bool ArgumentType::is_string_already(std::string_view begin, ValueHint hint) const {
   begin = trimmed(begin);
   if (begin.empty()) return false;
@@ -98,7 +98,7 @@ ArgumentTypes::ArgumentTypes(std::shared_ptr<const Json> parameters) : root_(std
   found_.clear();
 }
 
-// An object may be described by several schemas: all of them say what its members are, and of alternatives any.
+// Several schemas may describe an object: all of them declare members, and so does each alternative.
 void ArgumentTypes::add(const Json& schema, bool is_one_of_several, int depth) {
   if (depth > kMaxDepth || schema.object() == nullptr || ++n_read_ > kMaxParts) return;
   const Json* properties = schema.find("properties");

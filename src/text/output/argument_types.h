@@ -1,7 +1,7 @@
-// ArgumentTypes: what the arguments of one tool may be, by the JSON Schema of its parameters, and how a text that
-// stands between tags is read as one of them. A text that is JSON may also be a string, and the schema says which:
-// JSON where that is valid and the string is not, else the string; where both are valid, `null` alone is null. Of a
-// text that is neither it decides by the kinds that the schema allows.
+// ArgumentTypes: the types of one tool's arguments, by the JSON Schema of its parameters, and how text between tags is
+// read as one of them. Text that is JSON may also be a string, and the schema decides: JSON if that is valid and the
+// string is not, else the string; if both are valid, only `null` is null. For text that is neither, the kinds that the
+// schema allows decide.
 #pragma once
 
 #include <map>
@@ -14,17 +14,17 @@
 
 namespace ibid {
 
-// What the markup says of a value beside its text.
+// What the markup states about a value beside its text.
 enum class ValueHint : uint8_t { kNone, kText, kJson };
 
 class ArgumentType {
  public:
-  ArgumentType() = default;  // of which nothing is known
+  ArgumentType() = default;  // an unknown type
   ArgumentType(std::shared_ptr<const Json> root, Json schema);
 
-  // The JSON of a value that is whole.
+  // The JSON of a complete value.
   std::string read(std::string_view text, ValueHint hint) const;
-  // Whether a text that begins so is a string, whatever follows.
+  // Whether a text with this beginning is a string, whatever follows.
   bool is_string_already(std::string_view begin, ValueHint hint) const;
 
  private:
@@ -41,7 +41,7 @@ class ArgumentTypes {
   explicit ArgumentTypes(std::shared_ptr<const Json> parameters);
 
   const ArgumentType& of(const std::string& name) const;
-  // Whether the schema names the argument; of a schema without names each may be one.
+  // Whether the schema names the argument; true for every name if the schema has no names.
   bool may_have(const std::string& name) const { return types_.empty() || types_.contains(name); }
   const std::vector<std::string>& required() const { return required_; }
 
@@ -60,7 +60,7 @@ class ArgumentTypes {
   std::vector<std::string> required_;
 };
 
-// The JSON of a Python literal, as templates print values that are no strings; empty: it is none.
+// The JSON of a Python literal, as templates print values other than strings; empty if it is not one.
 std::string json_of_python(std::string_view text);
 
 }  // namespace ibid

@@ -1,8 +1,8 @@
 // BreakerSet: texts across which DRY counts no repeat ("\n", ":" ...), compiled for one tokenizer. Immutable; shared by
 // the sequences of a request and by threads.
 //
-// A breaker counts wherever the text has it, however it is cut into tokens: what may be repeated begins after the
-// token in which the breaker ends that begins last. Control tokens have no text.
+// A breaker counts wherever it occurs in the text, however that is cut into tokens: a repeat may begin after the token
+// in which the breaker that begins last ends. Control tokens have no text.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ class BreakerSet {
                                                            std::shared_ptr<const Tokenizer> tokenizer);
 
   const std::vector<std::string>& texts() const { return texts_; }
-  // Of the last n tokens of older + newer, how many stand after the last breaker among them; n where there is none.
-  // Looks at each of their bytes once, whatever the texts are.
+  // How many of the last n tokens of older + newer follow the last breaker among them; n if there is none. Reads each
+  // of their bytes once, for any set of texts.
   size_t n_after_last(std::span<const TokenId> older, std::span<const TokenId> newer, size_t n) const;
 
  private:

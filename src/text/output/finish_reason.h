@@ -14,7 +14,7 @@ enum class FinishReason : uint8_t {
   kTool,       // the model asked for a tool to be called
   kSafety,     // a safety rule ended the answer
   kCancelled,  // the client went away or cancelled
-  kError,      // this request failed after admission; the error beside it says how
+  kError,      // this request failed after admission; the error beside it states how
 };
 
 // The string of OpenAI's `finish_reason` field. "cancelled" and "error" are ours (OpenAI has no such end); an empty
@@ -41,7 +41,7 @@ constexpr const char* openai_finish_reason(FinishReason reason) {
   return "";
 }
 
-// Our own word for each reason, for traces and metrics.
+// ibid's name of each reason, for traces and metrics.
 constexpr const char* finish_reason_name(FinishReason reason) {
   switch (reason) {
     case FinishReason::kNone:

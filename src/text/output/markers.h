@@ -1,4 +1,4 @@
-// Markers in a text that grows: where the first of them is, or may begin. Decisions are of the bytes alone, not of how
+// Markers in a growing text: where the first of them is, or may begin. Results depend on the bytes alone, not on how
 // they were cut.
 #pragma once
 
@@ -16,7 +16,7 @@ inline size_t n_blank(std::string_view text) {
   return n;
 }
 
-// Of a text that must begin with a marker.
+// The match of a text that must begin with a marker.
 struct Fit {
   int which = -1;         // the longest that the text begins with
   size_t len = 0;         // its bytes

@@ -39,7 +39,7 @@ ReasoningBudget::ReasoningBudget(std::shared_ptr<const Tokenizer> tokenizer, int
       n_before_(static_cast<size_t>(std::max(0, max_tokens))) {
   tokenizer_->encode(markers_.ends.front(), {.parse_special = true}, close_);
   if (markers_.is_open) return;
-  // The marker that opens must be there before it can be answered.
+  // The opening marker must be complete before the end marker can follow.
   std::vector<TokenId> open;
   tokenizer_->encode(markers_.begin, {.parse_special = true}, open);
   n_before_ = std::max(n_before_, open.size());

@@ -1,7 +1,7 @@
-// ReasoningBudget: how many tokens a model may reason before its answer must come. A block of reasoning that is still
-// open after so many tokens is closed: the tokens of its end marker are the only ones that may follow. Counted in
-// tokens and a function of the answer's tokens alone, so that no schedule, draft or preemption changes it; where a
-// grammar stands after the reasoning, it reads the marker as if the model had written it.
+// ReasoningBudget: how many tokens a model may reason before its answer must begin. A block of reasoning that is still
+// open after that many tokens is closed: only the tokens of its end marker may follow. It is a function of the answer's
+// tokens alone, so that no schedule, draft or preemption changes it; a grammar after the reasoning reads the marker as
+// if the model had written it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct ReasoningMarkers {
 };
 
 // Where reasoning stands in a text: from its beginning, if it opens there or the prompt has opened it, to an end
-// marker. What comes before a marker that opens is blanks alone.
+// marker. Only blanks may precede an opening marker.
 class ReasoningBlock {
  public:
   explicit ReasoningBlock(ReasoningMarkers markers)
@@ -35,7 +35,7 @@ class ReasoningBlock {
   void push(std::string_view bytes);
   bool is_open() const { return state_ == State::kOpen; }
   bool is_none() const { return state_ == State::kClosed && !was_open_; }  // the text began otherwise
-  // It may be open yet, or is.
+  // Open, or still able to open.
   bool may_go_on() const { return state_ != State::kClosed; }
 
  private:
@@ -43,15 +43,15 @@ class ReasoningBlock {
   ReasoningMarkers markers_;
   State state_;
   bool was_open_ = false;
-  std::string seen_;  // that may be the beginning of a marker
+  std::string seen_;  // the possible beginning of a marker
 };
 
 class ReasoningBudget {
  public:
   ReasoningBudget(std::shared_ptr<const Tokenizer> tokenizer, int32_t max_tokens, ReasoningMarkers markers);
 
-  // The one token that may follow these of the answer; none: any. Looks at no more than max_tokens of them, and that
-  // for as many answers as the marker has tokens.
+  // The only token that may follow these tokens of the answer; none: any. Reads at most max_tokens of them, for at most
+  // as many prefixes as the marker has tokens.
   std::optional<TokenId> forced_after(std::span<const TokenId> answer) const;
 
   int32_t max_tokens() const { return max_tokens_; }

@@ -154,7 +154,7 @@ bool SchemaCheck::check_logic(const Json::Object& schema, const Json& value) {
   };
   if (const auto all = count("allOf", ~size_t{0}); all && all->first != all->second) return false;
   if (const auto any = count("anyOf", 1); any && any->first == 0) return false;
-  // Of several kinds of which one fits more than once a kind alone says nothing.
+  // By kind alone more than one alternative may fit.
   if (const auto one = count("oneOf", 2); one && (one->first == 0 || (how_ == How::kExact && one->first > 1)))
     return false;
   if (how_ == How::kKind) return true;
@@ -236,9 +236,9 @@ bool SchemaCheck::check_object(const Json::Object& schema, const Json::Object& v
   for (const char* key : {"dependentRequired", "dependencies", "dependentSchemas"}) {
     const Json* depends = find(schema, key);
     if (depends == nullptr || depends->object() == nullptr) continue;
-    for (const auto& [name, wants] : *depends->object()) {
+    for (const auto& [name, needed] : *depends->object()) {
       if (find(value, name) == nullptr) continue;
-      if (wants.array() != nullptr ? !has_all(wants) : !accepts(wants, Json(value))) return false;
+      if (needed.array() != nullptr ? !has_all(needed) : !accepts(needed, Json(value))) return false;
     }
   }
   const Json* properties = find(schema, "properties");

@@ -1,6 +1,6 @@
 // SchemaCheck: whether a JSON value is valid by a JSON Schema (2020-12, and older drafts as far as they spell it
-// otherwise). `format` is an annotation; a reference that leads nowhere and a keyword that is not known allow all.
-// Bounded: steps and depth have limits, and what goes beyond them is not valid.
+// otherwise). `format` is an annotation; an unresolved reference and an unknown keyword allow every value.
+// Steps and depth have limits; a value that exceeds them is not valid.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class SchemaCheck {
   explicit SchemaCheck(const Json& root, How how = How::kExact) : root_(root), how_(how) {}
 
   bool accepts(const Json& schema, const Json& value);
-  // Whether every string is valid, as far as it is plain to see.
+  // Whether every string is valid, as far as the schema shows without a value.
   bool accepts_any_string(const Json& schema);
   // The schema that a reference names; null: none here.
   const Json* target(const Json& reference) const;

@@ -1,9 +1,9 @@
 // Stops: the strings and ids that end an answer. StopSet is compiled once per request (one Aho-Corasick automaton
 // over the bytes of all strings; Aho and Corasick, CACM 18(6), 1975); StopMatcher is a sequence's place in it.
 //
-// Which stop: the one whose last byte comes first; where several end at the same byte, the longest. So the answer
-// depends on the text alone, not on how tokens or packets cut it, and a stop is found in all its tokenisations.
-// What is held back is exactly the longest end of the text that is the beginning of a stop.
+// The stop whose last byte comes first wins; if several end at the same byte, the longest. So the result depends on the
+// text alone, not on how tokens or packets cut it, and a stop is found in all its tokenisations. Exactly the longest
+// suffix of the text that is a prefix of a stop is held back.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class StopSet {
   static constexpr size_t kMaxBytes = 1 << 20;  // of all strings together
 
   // Refuses an empty string, one that is not UTF-8, and more than the limits above. Equal strings count as the first.
-  // `include_stop` keeps the stop string at the end of the text (and is what a caller asks for a stop id's text).
+  // `include_stop` keeps the stop string at the end of the text (a caller reads it for a stop id's text).
   static Result<std::shared_ptr<const StopSet>> compile(std::vector<std::string> strings, std::vector<TokenId> ids = {},
                                                         bool include_stop = false);
 

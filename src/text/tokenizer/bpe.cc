@@ -91,8 +91,8 @@ void BpeMerger::merge_short(BpeScratch& s) const {
 
 namespace {
 
-// Positions that wait to be merged: a list per rank, the lowest rank first. What comes in at a rank that is already
-// being merged goes through a heap of its own, so that the order is exact whatever the ranks are.
+// Positions that wait to be merged: a list per rank, the lowest rank first. Positions that arrive at a rank that is
+// already being merged go through a heap of their own, so that the order is exact for any ranks.
 class Waiting {
  public:
   Waiting(BpeScratch& scratch, int32_t n_ranks) : s_(scratch) {
@@ -101,7 +101,7 @@ class Waiting {
     s_.rank_queue.clear();
     s_.urgent.clear();
   }
-  // Where memory ran out on the way, what waits is forgotten: the scratch outlives the word.
+  // If memory ran out, waiting positions are dropped: the scratch outlives the word.
   ~Waiting() {
     for (const int32_t rank : s_.rank_queue) s_.heads[static_cast<size_t>(rank)] = kNoEntry;
   }
@@ -218,7 +218,7 @@ void BpeMerger::merge_long(BpeScratch& s) const {
   for (int32_t i = 0; i < n; ++i) links[i] = i + 1;
   for (int32_t i = 0; i + 1 < n; ++i) wait(following, i, i + 1);
   // A position may have changed since it came: it counts only if its pair still has this rank. The last slot of a
-  // symbol of several slots says where the symbol begins, so that links lead both ways.
+  // symbol of several slots holds where the symbol begins, so that links lead both ways.
   waiting.drain([&](int32_t i, int32_t rank) {
     if (symbols[i] < 0) return;
     int32_t j = links[i];

@@ -42,7 +42,7 @@ struct BpeScratch {
 class BpeMerger {
  public:
   BpeMerger() = default;
-  // Of equal pairs the last one counts.
+  // If a pair is given twice, the last one counts.
   static Result<BpeMerger> build(std::span<const Merge> merges);
 
   // Merges scratch.symbols in place.

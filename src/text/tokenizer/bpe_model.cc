@@ -26,7 +26,7 @@ void BpeModel::find_bytes() {
   }
 }
 
-// Single characters of the basic plane in a table; others are asked of the map.
+// Single characters of the basic plane are in a table; others are looked up in the map.
 void BpeModel::find_characters() {
   basic_plane_.assign(0x10000, -1);
   for (size_t id = 0; id < tokens_->size(); ++id) {

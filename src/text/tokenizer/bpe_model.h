@@ -1,7 +1,7 @@
 // BpeModel: byte-pair encoding of words, over bytes (GPT-2 and its kin) or over characters (SentencePiece and its kin).
 //
 // A character model also cuts a word wherever the two characters at a place stand together in no token: no merge can
-// cross it, and a whole text without pre-tokenizer becomes words that the cache knows.
+// cross it, and a whole text without pre-tokenizer becomes words that the cache can hold.
 #pragma once
 
 #include <array>

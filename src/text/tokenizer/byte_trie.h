@@ -36,7 +36,7 @@ class ByteTrie {
   static constexpr size_t kMaxProbes = 1024;
   struct Slot {
     uint32_t key = 0;    // parent << 8 | byte
-    uint32_t child = 0;  // 0: free, as the root is nobody's child
+    uint32_t child = 0;  // 0: free, as the root is not a child
   };
   static size_t hash(uint32_t key) { return static_cast<size_t>(key * 0x9E3779B97F4A7C15u >> 32); }
   uint32_t child(uint32_t node, unsigned char byte) const {

@@ -1,4 +1,4 @@
-// Decoding: the bytes that each token of a vocabulary adds to a text (Tokenizer::decode says how they make a whole).
+// Decoding: the bytes that each token of a vocabulary adds to a text (Tokenizer::decode defines how they combine).
 //
 // WordPiece fits too: a token that begins a word is a space and its spelling, with the reference's clean-up (" ." is
 // ".", " n't" is "n't") already applied, as that looks at one token at a time.
@@ -25,15 +25,16 @@ struct DecoderStep {
 
 class Decoding {
  public:
-  // The bytes that `token` adds after others: what the steps make of its spelling.
+  // The bytes that `token` adds after others: the result of the steps on its spelling.
   static std::string bytes_of(std::string_view token, std::span<const DecoderStep> steps);
 
   void reserve(size_t n_tokens, size_t n_bytes);
-  // Tokens in the order of their ids, each with what bytes_of makes of it. Hidden ones are shown only where special
-  // tokens are.
+  // Tokens in the order of their ids, each with the bytes that bytes_of returns. Hidden ones are shown only where
+  // special tokens are.
   void add(std::string_view token, std::span<const DecoderStep> steps, bool hidden);
   void set_strips_leading_space(bool strips) { strips_leading_space_ = strips; }
-  // A BPEDecoder's last word ends without the space that stands for its suffix (not so in a stream, which cannot know).
+  // A BPEDecoder's last word ends without the space that stands for its suffix (not in a stream, where the last word is
+  // not known).
   void set_strips_trailing_space(bool strips) { strips_trailing_space_ = strips; }
 
   std::string_view token_bytes(TokenId id, bool special) const {

@@ -15,7 +15,7 @@ constexpr std::string_view kSpellings[] = {
     "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>",
     "<reponame>", "<|file_sep|>"};
 
-// Of a control token only: HTML's tags and the like are text in other vocabularies.
+// For control tokens only: HTML's tags and the like are text in other vocabularies.
 constexpr std::string_view kControlSpellings[] = {"</s>", "<eos>", "[PAD]"};
 
 template <size_t n>

@@ -1,4 +1,4 @@
-// What the readers of tokenizer.json's small parts share: a bounded parse, and typed looks at an object with a "type".
+// Shared by the readers of tokenizer.json's small parts: a bounded parse, and typed access to an object with a "type".
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,15 @@
 namespace ibid::json_parts {
 
 inline constexpr size_t kMaxSteps = 32;
-// Steps after one another may make a text this many times as long at most; a file of a kilobyte could ask for 10^12.
+// Steps after one another may make a text this many times as long at most; a file of a kilobyte could cause a factor of
+// 10^12.
 inline constexpr double kMaxGrowth = 64.0;
 // A text to look for: a search takes the product of both lengths at worst.
 inline constexpr size_t kMaxLiteralBytes = 1024;
 
 Result<Json> parse(std::string_view text, const char* part);
 
-// An object with a "type", and typed looks at its other keys. The first wrong one is remembered.
+// An object with a "type", and typed access to its other keys. Keeps the first error.
 class Part {
  public:
   Part(const Json& value, const char* kind) : kind_(kind), object_(value.object() != nullptr ? &value : nullptr) {
@@ -74,7 +75,7 @@ class Part {
                          " is expected to have " + std::string(expected) + what,
                      kind_);
   }
-  // Of a step that makes what it changes `times` as long: refuses where that is too much together with those before.
+  // For a step that makes its input up to `times` as long: refuses if the product with the earlier steps is too large.
   void grow(double times, double& growth) {
     growth *= std::max(1.0, times);
     if (growth > kMaxGrowth && !error_) {

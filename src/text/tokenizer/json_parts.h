@@ -1,5 +1,5 @@
 // The small parts of a tokenizer.json: normalizer, pre-tokenizer, post-processor, decoder. Each function reads one JSON
-// value; a part whose type it does not know is refused by that name.
+// value; a part of an unknown type is refused by its name.
 #pragma once
 
 #include <string_view>

@@ -145,7 +145,7 @@ Status read_decoder_part(const Json& value, DecoderParts& parts, bool& fused, in
     step.right = part.count("stop");
     TRY(part.status());
     if (fused) {
-      // Of the whole text: the one form in use takes the space of the dummy prefix away.
+      // Applies to the whole text: the one form in use removes the space of the dummy prefix.
       if (step.content != " " || step.left > 1 || step.right > 0) {
         return unsupported("the decoder \"Strip\" of a whole text is supported for one leading space only", "decoder");
       }

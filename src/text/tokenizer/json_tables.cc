@@ -124,7 +124,7 @@ Status read_vocab(std::string_view json, std::vector<std::string>& tokens) {
   std::string_view key;
   std::string storage;
   int64_t id = 0;
-  // Ids follow from no order, and one alone would claim as many places as it says: all are read before any is placed.
+  // Ids may come in any order, and a single large one would claim that many places: all are read before any is placed.
   std::vector<std::pair<std::string, int64_t>> listed;
   listed.reserve(json.size() / 14);
   c.begin_object();

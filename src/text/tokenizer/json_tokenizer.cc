@@ -133,7 +133,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(std::string_view j
   size_t n_model_tokens = v.tokens.size();
   std::vector<AddedToken> added;
   TRY(read_added(slices.added_tokens, json.size(), added));
-  // An added token that the model knows is the model's, whatever id the file gives it; so the reference has it.
+  // An added token that the model has keeps the model's id, whatever id the file gives it, as in the reference.
   ASSIGN_OR_RETURN(p->map, TokenMap::build(v.tokens));
   for (AddedToken& t : added) {
     if (int32_t known = p->map.find(t.content); known >= 0) {

@@ -1,5 +1,5 @@
-// MergeTable: the merges of a BPE vocabulary, from spellings to ids. Look-ups go in blocks, so that they wait for
-// memory together: most of the time to load a large vocabulary is such waiting.
+// MergeTable: the merges of a BPE vocabulary, from spellings to ids. Look-ups run in blocks, so that they wait for
+// memory together: such waits are most of the time to load a large vocabulary.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class MergeTable {
     merges_.reserve(n_expected);
   }
   // The next merge in order of rank. Both texts must stay where they are until a kBlock-th call after this one, or
-  // finish(). A fault is told by then; after it the table is of no use.
+  // finish(). An error is reported by then; after it the table must not be used.
   std::optional<Fault> add(std::string_view left, std::string_view right) {
     waiting_[n_waiting_] = {left, right, {}, 0, 0, 0};
     return ++n_waiting_ == kBlock ? look_up() : std::nullopt;

@@ -136,8 +136,8 @@ int Pattern::match(std::string_view text, bool valid, size_t from, uint32_t opti
 }
 
 // A match that begins at `from`. A short look is free; after it the limit of steps, or the window, grows eightfold
-// from try to try, and each limit is paid in full, as the library does not tell how much of it was used. Steps that see
-// more cost more: a possessive repeat reads to its end in one.
+// from try to try, and each limit is charged in full, because the library does not report how much of it was used.
+// Steps that see more cost more: a possessive repeat reads to its end in one.
 int Pattern::match_here(std::string_view text, bool valid, size_t from, Budget& budget, Found& found) const {
   Reach reach = kFree;
   for (bool is_free = true;; is_free = false) {

@@ -1,10 +1,9 @@
-// Pattern: a regular expression out of a tokenizer.json that is none of those we know by heart. PCRE2 with a limit on
-// its steps, on how far they see, and on memory: all expressions that a text meets have one budget together, and once
-// it is used up they find nothing more; the rest stays one piece. What is found depends on the text alone, never on
-// time.
+// Pattern: a regular expression of a tokenizer.json that has no hand-written splitter. PCRE2 with limits on its steps,
+// on how far they see, and on memory: all expressions applied to a text share one budget, and once it is used up they
+// find no further match; the rest stays one piece. Matches depend on the text alone, never on time.
 //
 // PCRE2 10.42 has the categories of Unicode 14, the reference those of Unicode 16: characters that were assigned in
-// between may be cut differently. The known expressions do not pass here.
+// between may be cut differently. The expressions with hand-written splitters do not use this class.
 #pragma once
 
 #include <memory>
@@ -21,7 +20,7 @@ class Pattern {
   static Result<Pattern> compile(std::string_view expression);
   Pattern() = default;
 
-  // What matches that take more than a few steps may take in one text.
+  // The budget of one text, for matches that take more than a few steps.
   struct Budget {
     uint32_t steps = 0;
     bool careful = false;  // some match did: from then on every beginning is tried on its own, and paid for

@@ -1,6 +1,6 @@
-// Pipeline: the one Tokenizer there is. Text passes added tokens (raw), normalizer, added tokens (normalized),
-// pre-tokenizer and word model, each of which may be empty; what a model wants around a text is added at the end. The
-// builders in vocabulary_tokenizer.cc and json_tokenizer.cc fill the parts.
+// Pipeline: the only implementation of Tokenizer. Text passes added tokens (raw), normalizer, added tokens
+// (normalized), pre-tokenizer and word model, each of which may be empty; the tokens that a model needs around a text
+// are added at the end. The builders in vocabulary_tokenizer.cc and json_tokenizer.cc fill the parts.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace ibid {
 class Pipeline final : public Tokenizer {
  public:
   Pipeline();
-  // Filled by a builder before anyone else sees the tokenizer.
+  // Filled by a builder before the tokenizer is shared.
   Vocabulary vocab;
   TokenMap map;  // over vocab.tokens
   AddedTokens raw_added;

@@ -19,7 +19,7 @@ enum class SplitBehavior { kRemoved, kIsolated, kContiguous, kMergedWithPrevious
 struct PreTokenizerStep {
   enum class Kind {
     kKnown,       // one of split::, isolated
-    kPattern,     // Split with a regular expression that we do not know by heart
+    kPattern,     // Split with a regular expression without a hand-written splitter
     kLiteral,     // Split with a text
     kCharacters,  // Punctuation, Digits, WhitespaceSplit: every character with a trait is a match
     kWords,       // Whitespace: \w+|[^\w\s]+
@@ -46,7 +46,7 @@ class PreTokenizer {
   PreTokenizer(std::vector<PreTokenizerStep> steps, bool bytes_for_model);
   bool empty() const { return steps_.empty(); }
 
-  // Hands the words of `text` to the model one by one. at_start: nothing of the whole text stands before it.
+  // Passes the words of `text` to the model one by one. at_start: `text` begins the whole text.
   void encode(std::string_view text, bool at_start, const WordModel& model, EncodeScratch& scratch,
               std::vector<TokenId>& out) const;
 

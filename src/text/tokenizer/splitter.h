@@ -70,7 +70,7 @@ const char* spaces_by_halves(const char* p, const char* end);
 std::string cased_letters_pattern();
 }  // namespace split
 
-// How GGUF's tokenizer.ggml.pre names a family.
+// A family, by its name in GGUF's tokenizer.ggml.pre.
 struct SplitFamily {
   std::string_view name;
   std::vector<NextPiece> stages;
@@ -78,7 +78,7 @@ struct SplitFamily {
   bool nfc = false;            // the family's tokenizer.json normalizes to NFC
   bool characters = false;     // tokens spell characters, with U+2581 for spaces; no stages
 };
-// Null for names we do not know.
+// Null for unknown names.
 const SplitFamily* find_split_family(std::string_view name);
 
 // A regular expression as tokenizer.json spells it -> the stages that cut the same, one after the other; none for

@@ -1,5 +1,4 @@
-// What the splitters' two files share: code points with their classes, runs of them, and the ends of expressions that
-// many of the field's have in common.
+// Shared by the splitters' two files: code points with their classes, runs of them, and common endings of expressions.
 #pragma once
 
 #include <array>
@@ -10,7 +9,7 @@
 
 namespace ibid::split {
 
-// What the expressions ask of a code point, as one small set.
+// The classes of a code point that the expressions test, as one small set.
 enum Class : uint16_t {
   kLetter = 1,
   kNumber = 2,

@@ -39,7 +39,7 @@ class TokenMap {
   TokenMap() = default;
   // Empty tokens are left out. Refuses the same spelling twice.
   static Result<TokenMap> build(const std::vector<std::string>& tokens);
-  // Adds the token with this id, which came to the list after build().
+  // Adds the token with this id, which joined the list after build().
   Status insert(int32_t id);
 
   int32_t find(std::string_view s) const { return find(s, hash(s)); }
@@ -65,7 +65,7 @@ class TokenMap {
     const Slot& slot = slots_[mix(h) >> shift_];
     if (slot.id >= 0) __builtin_prefetch(&(*tokens_)[static_cast<size_t>(slot.id)]);
   }
-  // The token that is `left` and `right` together, whose hash is h.
+  // The token spelled `left` + `right`, which have the hash h together.
   int32_t find_joined(std::string_view left, std::string_view right, uint64_t h) const {
     if (slots_.empty()) return -1;
     uint32_t tag = static_cast<uint32_t>(mix(h));

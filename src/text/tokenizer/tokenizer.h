@@ -21,7 +21,7 @@ struct TextRange {
 };
 
 struct EncodeOptions {
-  bool add_special = false;    // add what the model wants around a text (BOS, EOS, [CLS] ...)
+  bool add_special = false;    // add the model's tokens around a text (BOS, EOS, [CLS] ...)
   bool parse_special = false;  // read special tokens spelled in the text as such
   // With parse_special: a special token that overlaps one of these ranges (sorted, disjoint) is plain text. Chat
   // templates use it for what users wrote.

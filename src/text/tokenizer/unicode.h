@@ -1,5 +1,5 @@
-// What a tokenizer asks about a code point. Tables follow the reference (Python `tokenizers`), part by part; the
-// generated file names the versions.
+// The properties of a code point that tokenizers use. Tables follow the reference (Python `tokenizers`), part by part;
+// the generated file names the versions.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Vocabulary: what a model file says about its tokenizer, as plain data. format/ fills it from GGUF metadata and
+// Vocabulary: a model file's description of its tokenizer, as plain data. format/ fills it from GGUF metadata and
 // text/ from tokenizer.json; Tokenizer::from_vocabulary checks it (it is bytes from outside).
 #pragma once
 
@@ -38,9 +38,9 @@ struct Vocabulary {
   std::string chat_template;  // Jinja source; empty where the file has none
 };
 
-// Nothing where the two give every id the same spelling and end an answer with the same ids: what sharing of token ids
-// between two models needs (a draft model and its target, a recorded answer and its replay). Else one sentence about
-// the first difference. Merges, scores, types and chat templates may differ.
+// Empty if the two give every id the same spelling and end an answer with the same ids, as two models that share token
+// ids must (a draft model and its target, a recorded answer and its replay). Else one sentence about the first
+// difference. Merges, scores, types and chat templates may differ.
 std::optional<std::string> first_difference(const Vocabulary& a, const Vocabulary& b);
 
 }  // namespace ibid

@@ -1,4 +1,4 @@
-// Tokenizer::from_vocabulary: the pipelines of GGUF's families, equal to what the reference makes of the same models.
+// Tokenizer::from_vocabulary: the pipelines of GGUF's families, equal to those of the reference for the same models.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -71,7 +71,7 @@ Status check(const Vocabulary& v) {
 
 Status build_added(Pipeline& p) {
   const Vocabulary& v = p.vocab;
-  // Phi-3's special tokens take the white space after them along; its GGUF files do not say so.
+  // Phi-3's special tokens take the white space after them along; its GGUF files do not state it.
   auto spells = [&v](std::string_view s) { return std::find(v.tokens.begin(), v.tokens.end(), s) != v.tokens.end(); };
   bool phi3 = v.model == VocabularyModel::kSentencePieceBpe && !v.types.empty() && spells("<|placeholder1|>") &&
               spells("<|assistant|>");

@@ -1,4 +1,4 @@
-// WordModel: what turns one pre-tokenized word into ids. Immutable; scratch belongs to the calling thread.
+// WordModel: turns one pre-tokenized word into ids. Immutable; scratch belongs to the calling thread.
 #pragma once
 
 #include <string_view>
