@@ -18,7 +18,7 @@ BeamSearch::BeamSearch(const SearchOptions& options, int32_t prompt_len, int32_t
   for (Group& group : groups_) group.running.resize(1);  // the prompt
 }
 
-// A penalty moves at most the tokens that earlier groups took, so many more are looked at.
+// A penalty moves at most the tokens that earlier groups took, so that many more are read.
 int32_t BeamSearch::n_candidates() const {
   return std::max(2, 1 + n_ends_) * group_width_ + (options_.n_groups > 1 ? options_.width : 0);
 }
@@ -89,7 +89,7 @@ void BeamSearch::advance(Group& group, std::span<const SearchRow> rows, int32_t 
   taken_.insert(taken_.end(), now_taken.begin(), now_taken.end());
 }
 
-// Whether a text that runs may come among the finished ones.
+// Whether a running sequence may still become one of the finished ones.
 bool BeamSearch::may_improve(const Group& group) const {
   if (options_.scores_whole || static_cast<int32_t>(group.finished.size()) < group_width_) return true;
   if (options_.early_stopping == EarlyStopping::kYes) return false;

@@ -1,8 +1,8 @@
-// Beam search as Hugging Face's transformers 5 does it (generation/utils.py, _beam_search): of the sums of
-// log-probabilities of all continuations of K beams the best (1 + number of ends, at least 2) K are kept; those of them
-// that end and rank among the first K are finished, the best K others run on. Ties go to the lower beam, then to the
-// lower token. Groups (Vijayakumar 2016, "Diverse Beam Search") take turns in each step, each with a search of its own;
-// where they stop, and what of the length's end counts, is as in transformers 4.49, the last that had them.
+// Beam search as in Hugging Face's transformers 5 (generation/utils.py, _beam_search): of all continuations of K beams,
+// ranked by the sum of log-probabilities, the best (1 + number of ends, at least 2) K are kept; those of them that end
+// and rank among the first K are finished, the best K others continue. Ties go to the lower beam, then to the lower
+// token. Groups (Vijayakumar 2016, "Diverse Beam Search") take turns in each step, each with a search of its own; where
+// they stop, and what counts at the full length, is as in transformers 4.49, the last version that had them.
 #pragma once
 
 #include "sample/search.h"
@@ -37,7 +37,7 @@ class BeamSearch final : public Search {
   void list_places(const Group& group, std::span<const SearchRow> rows);
   int32_t n_taken(TokenId token) const;
   bool may_improve(const Group& group) const;
-  // At the length's end all beams that would have run on are finished, not those of the first ranks alone.
+  // At the full length all beams that would have continued are finished, not only those of the first ranks.
   bool ends_open() const { return options_.scores_whole || options_.n_groups > 1; }
   double score(double sum, int32_t n_tokens, bool has_end) const;
   void finish(Group& group, const Place& place, FinishReason reason);

@@ -19,8 +19,8 @@ class ContrastiveSearch final : public Search {
   // Hidden states of the prompt, in order, width floats each.
   void add_context(std::span<const float> hidden, int32_t width);
   int32_t n_context() const { return width_ == 0 ? 0 : static_cast<int32_t>(context_.size()) / width_; }
-  // A hidden state as a unit vector, and its greatest cosine with the text so far. Sums in 16 lanes, which are added in
-  // order: the same bits on every machine. From any thread, while nothing is added.
+  // A hidden state as a unit vector, and its greatest cosine with the sequence so far. Sums in 16 lanes, which are
+  // added in order: the same bits on every machine. From any thread, while no state is added.
   void look_at(std::span<const float> hidden, SearchRow& row) const;
 
  private:
@@ -28,7 +28,7 @@ class ContrastiveSearch final : public Search {
   int32_t max_tokens_;
   int32_t width_ = 0;                        // C
   std::vector<float> context_;               // [T, C], unit vectors
-  std::vector<SearchCandidate> candidates_;  // whose rows come next
+  std::vector<SearchCandidate> candidates_;  // their rows come next
   SearchedText text_;
 };
 

@@ -1,6 +1,6 @@
-// What one draw may cost: a request that is taken must not hold up the others' step, whatever it asks. CPU time of this
-// thread, the best of several tries, so that a busy machine fails nothing; the shapes of growth are counted elsewhere
-// (repeats_test.cc).
+// What one draw may cost: an admitted request must not delay the step of others, whatever its parameters are. CPU time
+// of this thread, the best of several tries, so that a busy machine fails nothing; the shapes of growth are counted
+// elsewhere (repeats_test.cc).
 #include <gtest/gtest.h>
 
 #include <chrono>

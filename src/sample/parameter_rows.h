@@ -1,5 +1,5 @@
-// The parameters of a draw, one row each: the name in API, traces and errors, and what numbers it takes. validate()
-// holds requests to the rows, digests and traces spell them.
+// The parameters of a draw, one row each: the name in API, traces and errors, and its range. validate() checks requests
+// against the rows, digests and traces spell them.
 #pragma once
 
 #include <limits>
@@ -26,7 +26,7 @@ inline constexpr double kAboveZero = std::numeric_limits<float>::denorm_min();
 // is the digests': a new parameter goes after those of its kind.
 template <typename Visit>
 void for_each_parameter_row(const SamplingParams& params, Visit&& visit) {
-  // A member that is added must be added here, or this does not compile.
+  // A new member must be added here, or this does not compile.
   const auto& [repetition_penalty, presence_penalty, frequency_penalty, penalty_last_n, no_repeat_ngram, dry_multiplier,
                dry_base, dry_allowed_len, dry_last_n, dry_breakers, logit_bias, banned, banned_sequences, allowed,
                temperature, dynatemp_range, dynatemp_exponent, top_k, top_p, min_p, typical_p, top_n_sigma,

@@ -107,7 +107,7 @@ void no_repeat_ngram(std::span<float> logits, const SampleHistory& history, int3
   if (total <= prefix) return;
   const auto reversed = [&](size_t i) { return at(history, total - 1 - i); };
   if (prefix > 0) repeat_lengths(total, reversed, scratch.repeats);
-  // What followed the last n - 1 tokens each time that they stood there before.
+  // The tokens that followed earlier occurrences of the last n - 1 tokens.
   for (size_t i = 1; i + prefix <= total; ++i) {
     const int32_t next = raw(reversed(i - 1));
     if (prefix > 0 && static_cast<size_t>(scratch.repeats[i]) < prefix) continue;

@@ -1,6 +1,6 @@
 // The only source of randomness: Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011),
 // keyed by the request's seed. The counter is (absolute position, purpose, token id / 4), so a token's noise depends on
-// neither the support nor the token's rank in it, and nothing that a request does shifts another draw.
+// neither the support nor the token's rank in it, and no request shifts another's draws.
 #pragma once
 
 #include <Random123/philox.h>
@@ -15,12 +15,12 @@ namespace ibid {
 enum class NoisePurpose : uint32_t {
   kDraw = 0,
   kXtc = 1,
-  kPropose = 2,  // rejection verification (spec/rejection.h): what a draft is drawn with,
-  kAccept = 3,   // whether it is taken over,
-  kResidual = 4  // and what is drawn if not
+  kPropose = 2,  // rejection verification (spec/rejection.h): draws a draft token,
+  kAccept = 3,   // decides whether it is accepted,
+  kResidual = 4  // and draws its replacement if not
 };
 
-// Four 32-bit words for tokens 4 * group .. 4 * group + 3. `turn`: of those who draw several times at one position.
+// Four 32-bit words for tokens 4 * group .. 4 * group + 3. `turn`: for callers that draw several times at one position.
 inline std::array<uint32_t, 4> noise_words(uint64_t seed, int32_t position, NoisePurpose purpose, uint32_t group,
                                            uint32_t turn = 0) {
   r123::Philox4x32::ctr_type counter = {{static_cast<uint32_t>(position), static_cast<uint32_t>(purpose), group, turn}};

@@ -1,4 +1,4 @@
-// Where the end of a history stood before: what no-repeat n-grams and DRY ask. In time proportional to the history,
+// Earlier occurrences of the end of a history, for no-repeat n-grams and DRY. In time proportional to the history,
 // whatever it holds.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace ibid {
 
 // z[i] for i in [1, n): how many of at(i), at(i + 1), ... equal at(0), at(1), ..., up to at(n - 1); z[0] is 0. The Z
-// algorithm (Gusfield, Algorithms on Strings, Trees and Sequences, section 1.4): at() is asked at most 4 n times. Over
+// algorithm (Gusfield, Algorithms on Strings, Trees and Sequences, section 1.4): at() is called at most 4 n times. Over
 // a history from its end, z[i] is how long a repeat the token after position i would extend.
 template <typename At>
 void repeat_lengths(size_t n, const At& at, std::vector<int32_t>& z) {

@@ -82,8 +82,8 @@ TEST(RowLooks, BlocksHaveTheirHighest) {
   });
 }
 
-// Blocks that `look` passes over have nobody who is wanted, and it stops at the first that has. What is left at the end
-// is never more than a block.
+// Blocks that `look` passes over hold no token that is searched for, and it stops at the first that does. What is left
+// at the end is never more than a block.
 void check_blocks(size_t n, const std::function<size_t(size_t)>& look, const std::function<bool(size_t)>& is_wanted) {
   for (size_t from = 0; from < n; from += kLookBlock) {
     const size_t found = look(from);
@@ -113,7 +113,7 @@ TEST(RowLooks, StopWhereSomeoneIsHighEnough) {
   });
 }
 
-// Also those for whom the bound is met to the last bit, of weights down to the smallest float.
+// Also tokens that meet the bound to the last bit, with weights down to the smallest float.
 TEST(RowLooks, PassOverNobodyWhoIsNear) {
   for_each_isa([] {
     std::mt19937 random(5);
@@ -133,7 +133,7 @@ TEST(RowLooks, PassOverNobodyWhoIsNear) {
           n, [&](size_t from) { return next_block_near(words, weights, from, bound); },
           [&](size_t i) { return weights[i] > 0 && time(i) <= bound * static_cast<double>(weights[i]); });
     }
-    // And most who are not: of a likely token's bound and unlikely tokens, none.
+    // And most others are passed over: none of the unlikely tokens meets a likely token's bound.
     const std::vector<uint32_t> words(6400, 1U << 31);
     EXPECT_EQ(next_block_near(words, std::vector<float>(6400, 1e-4F), 0, 1), 6400U);
   });

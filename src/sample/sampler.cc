@@ -13,7 +13,7 @@
 namespace ibid {
 namespace {
 
-// Where `most`, which is in it, stands first.
+// The first place of `most`, which is in it.
 int32_t row_find(std::span<const float> row, float most) {
   const size_t from = next_block_from(row, 0, most);
   const auto at = std::find(row.begin() + static_cast<std::ptrdiff_t>(from), row.end(), most);
@@ -26,7 +26,7 @@ Error nothing_left() {
       "them");
 }
 
-Error not_of_the_row() { return invalid("the draw gave a token that cannot come here; another seed would do"); }
+Error not_of_the_row() { return invalid("the draw returned a token that is not possible here; try another seed"); }
 
 bool is_possible(std::span<const float> row, TokenId token) {
   const auto at = static_cast<size_t>(raw(token));  // beyond all of the row where it is below 0
@@ -147,7 +147,7 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
   std::span<const float> row = logits;
   if (!mask.empty() || std::ranges::any_of(row_stages_, acts)) {
     scratch.logits.assign(logits.begin(), logits.end());
-    // Where the other hard masks stand would be the same: what comes before them changes tokens one by one, and none
+    // The place of the other hard masks makes no difference: the stages before them change tokens one by one, and none
     // from -infinity. Dynamic temperature, after them, looks at the whole row.
     if (!mask.empty()) stages::keep_bits(scratch.logits, mask);
     for (StageId id : row_stages_) {
@@ -185,7 +185,7 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
       const double total = support.total_weight();
       out.chosen.token = rule->draw(support.all(), total, input.seed, out.position);
     }
-    // A rule that errs is this request's misfortune: from here on the token is a place in rows.
+    // An error of a rule fails this request only: from here on the token indexes rows.
     if (!is_possible(row, out.chosen.token)) return not_of_the_row();
     out.support = support.size();
     if (p.mirostat != 0 || p.processed_logprobs) {
@@ -207,7 +207,7 @@ Result<TokenRecord> Sampler::sample(std::span<const float> logits, const SampleH
   out.top = names_tokens ? named_tokens(p.logprob_tokens, out.chosen.token, scratch.log_probs) : std::move(scored.top);
   for (TokenLogprob& t : out.top) t.processed = t.token == out.chosen.token ? out.chosen.processed : kMasked;
   if (p.temperature <= 0 || !p.processed_logprobs) return out;
-  // One look at the support for all of them: counts has who is wanted.
+  // One pass over the support for all of them: counts marks the tokens to find.
   scratch.counts.resize(std::max(scratch.counts.size(), logits.size()), 0);
   for (size_t i = 0; i < out.top.size(); ++i) scratch.counts[index(out.top[i])] = static_cast<int32_t>(i) + 1;
   for (const Candidate& c : support.all()) {

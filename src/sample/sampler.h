@@ -1,9 +1,9 @@
-// Sampler: one request's way from a row of logits to a token. Compiled once from validated parameters; immutable, so
+// Sampler: turns a row of logits into a token for one request. Compiled once from validated parameters; immutable, so
 // any thread may use it. A draw is a function of (processed logits, seed, absolute position) and nothing else.
 // Its stages and their order are a table (stage_table.h).
 //
-// A draw costs O(V + T): each stage looks at each token of the vocabulary and of the history a bounded number of times,
-// whatever the request asks (cost_test.cc); what could not be bounded so is refused by validate().
+// A draw costs O(V + T): each stage reads each token of the vocabulary and of the history a bounded number of times,
+// for every request (cost_test.cc); validate() refuses parameters that cannot be bounded so.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ namespace stages {
 class Support;
 }
 
-// What the sampler looks at besides the row. Spans must stay valid during the call only.
+// The sampler's input besides the row. Spans must stay valid during the call only.
 struct SampleHistory {
   std::span<const TokenId> prompt;
   std::span<const TokenId> answer;
@@ -31,12 +31,11 @@ struct SampleHistory {
   int32_t position() const { return static_cast<int32_t>(prompt.size() + answer.size()); }
 };
 
-// What a sequence carries from draw to draw; plain data that survives preemption, and of which a row that is drawn
-// on trial takes a copy.
+// A sequence's state from draw to draw; plain data that survives preemption. A row that is drawn on trial takes a copy.
 struct SamplerState {
   uint64_t choice = 0;  // draws with the request's seed + choice
   float mirostat_mu = 0;
-  uint32_t grammar = 1;  // where the text stands in its grammar (sample/grammar/states.h), if it has one
+  uint32_t grammar = 1;  // the state in its grammar (sample/grammar/states.h), if it has one
 };
 
 // A token while truncation works; weight = exp(logit - the row's highest).
@@ -62,8 +61,8 @@ struct SamplerScratch {
   std::vector<uint32_t> noise;
 };
 
-// Who draws from what is left to draw from, in the place of the race: drafts and their verification where they are not
-// coupled (spec/rejection.h). Not asked at temperature 0.
+// Draws from the support in place of the race: for drafts and their verification where they are not coupled
+// (spec/rejection.h). Not called at temperature 0.
 class DrawRule {
  public:
   virtual ~DrawRule() = default;
@@ -86,12 +85,12 @@ class Sampler {
                              SamplerScratch& scratch, std::span<const uint32_t> mask = {},
                              DrawRule* rule = nullptr) const;
 
-  // What a search (search.h) asks of a row: the n best that are possible, by log-probability and then the processors,
-  // or by the probability after them. Draws nothing and truncates nothing. Fills token, score and logprob.
+  // The candidates of a search (search.h): the n best possible tokens of a row, by log-probability and then the
+  // processors, or by the probability after them. Neither draws nor truncates. Fills token, score and logprob.
   Status candidates(std::span<const float> logits, const SampleHistory& history, const SamplerState& state,
                     SamplerScratch& scratch, std::span<const uint32_t> mask, bool by_probability, size_t n,
                     std::vector<SearchCandidate>& out) const;
-  // Neither a temperature nor anything that cuts the support is asked for.
+  // The request sets neither a temperature nor a stage that cuts the support.
   bool only_ranks() const;
 
   SamplerState initial_state(uint64_t choice = 0) const;
@@ -106,10 +105,10 @@ class Sampler {
   std::vector<TokenId> end_of_generation_;
   std::vector<uint8_t> allowed_;  // per token, empty when all are
   uint64_t seed_ = 0;
-  std::vector<StageId> row_stages_, support_stages_;  // those that the parameters ask for, in order
+  std::vector<StageId> row_stages_, support_stages_;  // those that the parameters enable, in order
 };
 
-// What is said where a model computes NaN or +infinity.
+// The error where a model computes NaN or +infinity.
 Error unsound_row();
 
 // The log-probabilities of one row for a given token and the n best (prompt log-probabilities use it too). An error

@@ -271,7 +271,7 @@ TEST(Sampler, MaskedAndCutTokensHaveNoProcessedProbability) {
   d.params.banned = ids({0});
   TokenRecord s = d.at(1).value();
   ASSERT_EQ(s.top.size(), 4u);
-  // Of 1 and 2 the squares are left, 0.09 and 0.04; 0 is masked, 3 is cut.
+  // The squares of 1 and 2 are left, 0.09 and 0.04; 0 is masked, 3 is cut.
   const float expected[] = {-kInf, std::log(0.09f / 0.13f), std::log(0.04f / 0.13f), -kInf};
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(s.top[i].token, TokenId{static_cast<int32_t>(i)});
@@ -374,7 +374,7 @@ TEST(Sampler, ARuleThatGivesWhatCannotComeFailsItsDraw) {
   EXPECT_TRUE(sampler->sample(logits, {}, state, scratch, {}, &rule).ok());
 }
 
-// A mask of the row is the same as the list of what it allows, whatever else is asked.
+// A mask of the row is the same as the list of what it allows, whatever the other parameters are.
 TEST(Sampler, AMaskIsAListOfAllowedTokens) {
   std::mt19937_64 random(5);
   for (int i = 0; i < 300; ++i) {

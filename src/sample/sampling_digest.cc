@@ -11,7 +11,7 @@
 namespace ibid {
 namespace {
 
-// Not fmt, whose spelling of floats is its own business.
+// Not fmt: it does not promise the spelling of floats.
 template <typename Number>
 requires std::integral<Number> || std::floating_point<Number>
 void spell(std::string& out, Number number) {

@@ -1,6 +1,6 @@
-// What tokens were drawn by, as text and as one number: the order of the stages, the version of the arithmetic that
+// How tokens were drawn, as text and as one number: the order of the stages, the version of the arithmetic that
 // made the logits, and every parameter that can change a token. The text, and so the number, is the same on every
-// machine and in every process (row T3), so that a trace tells whether two answers were drawn alike.
+// machine and in every process (row T3), so that traces show whether two answers were drawn alike.
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@
 namespace ibid {
 
 // The lines that are hashed: "stages=a,b,c", and for the sampling "arithmetic_version=n" and "name=value" for each
-// parameter, each with a newline. Floats have the
-// fewest digits that give them back; texts are preceded by their length in bytes.
+// parameter, each with a newline. Floats have the fewest digits that round-trip; texts are preceded by their length in
+// bytes.
 std::string spell_stages(std::span<const StageId> order = stage_order());
 std::string spell_sampling(const SamplingParams& params, std::span<const StageId> order = stage_order());
 

@@ -1,4 +1,4 @@
-// The digests are pinned: a change here is a change of what traces say, on every machine.
+// The digests are pinned: a change here changes what traces contain, on every machine.
 #include "sample/sampling_digest.h"
 
 #include <gtest/gtest.h>
@@ -76,14 +76,14 @@ TEST(SamplingDigest, ChangesWithEveryParameterThatMayChangeAToken) {
   };
   int n_parameters = 0;
   for_each_parameter({}, [&](std::string_view, const auto&) { ++n_parameters; });
-  EXPECT_EQ(static_cast<int>(changes.size()) + 1, n_parameters);  // the breakers want a tokenizer
+  EXPECT_EQ(static_cast<int>(changes.size()) + 1, n_parameters);  // the breakers need a tokenizer
   std::set<std::string> seen = {sampling_digest(spell_sampling({}))};
   for (const auto& change : changes) {
     SamplingParams params;
     change(params);
     EXPECT_TRUE(seen.insert(sampling_digest(spell_sampling(params))).second) << spell_sampling(params);
   }
-  // What is told about a token, and the seed (each record has its own), are not what it was drawn by.
+  // What is reported about a token, and the seed (each record has its own), are not part of how it was drawn.
   EXPECT_TRUE(seen.contains(sampling_digest(spell_sampling({.seed = 5, .logprobs = 3, .processed_logprobs = true}))));
 }
 

@@ -47,7 +47,7 @@ Status validate(const SamplingParams& p, int32_t vocab_size) {
   const int32_t most = std::min(vocab_size, kMaxLogprobs);
   TRY(in_range("logprobs", p.logprobs, {-1, static_cast<double>(most), fmt::format("at most {}", most).c_str()}));
   if (p.logprob_tokens.size() > static_cast<size_t>(most))
-    return invalid(fmt::format("logprob_token_ids has {} ids, but at most {} are told", p.logprob_tokens.size(), most),
+    return invalid(fmt::format("logprob_token_ids has {} ids; expected at most {}", p.logprob_tokens.size(), most),
                    "logprob_token_ids");
   TRY(check_ids("logprob_token_ids", p.logprob_tokens, vocab_size));
   TRY(bounded("logit_bias", p.logit_bias.size(), "entries"));

@@ -1,5 +1,5 @@
-// SamplingParams: everything a request may say about how its tokens are chosen. Plain data, validated by
-// validate() before admission. Defaults mean "off", so that a default request samples the model's own distribution.
+// SamplingParams: all parameters of how a request's tokens are chosen. Plain data, validated by validate() before
+// admission. Defaults mean "off", so that a default request samples the model's own distribution.
 //
 // The order of stages is policy (docs/design.md section 5, law 6) and stands in sample/stage_table.cc.
 #pragma once
@@ -18,9 +18,9 @@ namespace ibid {
 
 class BreakerSet;  // text/output/breaker_set.h
 
-// Most entries of a list that is gone through for each draw: biases, bans, tokens of all banned sequences.
+// Most entries of a list that each draw walks: biases, bans, tokens of all banned sequences.
 inline constexpr int32_t kMaxTokenEntries = 1 << 18;
-// The most candidates that are told beside a token.
+// The most candidates that are reported beside a token.
 inline constexpr int32_t kMaxLogprobs = 1 << 12;
 
 struct SamplingParams {
@@ -28,13 +28,13 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // [0.001, 100]; logits > 0 are divided by it, others multiplied
   float presence_penalty = 0.0f;    // [-2, 2]
   float frequency_penalty = 0.0f;   // [-2, 2]
-  int32_t penalty_last_n = -1;      // how many last tokens repetition_penalty looks at; -1: all
+  int32_t penalty_last_n = -1;      // how many of the last tokens repetition_penalty reads; -1: all
   int32_t no_repeat_ngram = 0;      // 0: off
   float dry_multiplier = 0.0f;      // 0: off
   float dry_base = 1.75f;
   int32_t dry_allowed_len = 2;
   int32_t dry_last_n = -1;
-  std::shared_ptr<const BreakerSet> dry_breakers;  // across which no repeat is counted; may be null
+  std::shared_ptr<const BreakerSet> dry_breakers;  // no repeat is counted across them; may be null
 
   // Biases and hard masks.
   std::vector<std::pair<TokenId, float>> logit_bias;
@@ -62,9 +62,9 @@ struct SamplingParams {
   uint64_t seed = 0;                    // choice i of n uses seed + i
   int32_t logprobs = -1;                // -1: none; 0: the chosen token's; N: and the N best
   bool processed_logprobs = false;      // also those after the processors
-  std::vector<TokenId> logprob_tokens;  // with logprobs >= 0: the chosen one and these are told, not the N best
+  std::vector<TokenId> logprob_tokens;  // with logprobs >= 0: the chosen one and these are reported, not the N best
 
-  int32_t min_tokens = 0;  // no end-of-generation token before so many
+  int32_t min_tokens = 0;  // no end-of-generation token before this many
   bool ignore_eos = false;
 };
 

@@ -8,8 +8,8 @@
 
 namespace ibid {
 
-// Where blocks are many, as many of them as are wanted have a highest of at least `least`, and so at least as many
-// tokens have: the others need not be looked at. In a row without an order that leaves some more than are wanted.
+// With many blocks, n of them have a highest of at least `least`, so at least n tokens have: the other blocks need no
+// look. In a row without an order that leaves some more than n.
 void keep_best(std::span<const float> row, size_t n, SamplerScratch& scratch) {
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
   std::vector<Candidate>& best = scratch.best;

@@ -9,8 +9,8 @@
 namespace ibid {
 namespace {
 
-Status outside(const char* field, const std::string& value, const std::string& would_do) {
-  return invalid(std::string(field) + " is " + value + "; " + would_do + " would do.", field);
+Status outside(const char* field, const std::string& value, const std::string& expected) {
+  return invalid(std::string(field) + " is " + value + "; expected " + expected + ".", field);
 }
 
 }  // namespace
@@ -33,10 +33,9 @@ Status validate(const SearchOptions& o) {
   if (!within(o.diversity_penalty, 0, 100))
     return outside("diversity_penalty", std::to_string(o.diversity_penalty), "0 to 100");
   if (o.diversity_penalty != 0 && o.n_groups == 1)
-    return invalid("diversity_penalty is between groups of beams; num_beam_groups of 2 or more would do.",
-                   "diversity_penalty");
+    return invalid("diversity_penalty needs groups of beams; set num_beam_groups to 2 or more.", "diversity_penalty");
   if (o.scores_whole && o.n_groups > 1)
-    return invalid("Groups of beams are not for use_beam_search's score; num_beams would do.", "num_beam_groups");
+    return invalid("use_beam_search does not support groups of beams; use num_beams.", "num_beam_groups");
   return {};
 }
 

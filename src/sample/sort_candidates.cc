@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kDigitBits = 11, kDigits = 1u << kDigitBits;
 
-// Ascending where goes_before wants it; -0 and 0 are one logit.
+// Ascending in the order of goes_before; -0 and 0 are one logit.
 uint32_t key_of(const Candidate& c) {
   const auto bits = std::bit_cast<uint32_t>(c.logit + 0.0f);
   return (bits >> 31) != 0 ? bits : ~bits & 0x7fffffffu;

@@ -95,7 +95,7 @@ constexpr Stage kStages[] = {
                                    : stages::mirostat2(s, in.state.mirostat_mu);
          }},
 
-    // And the draw, which every request asks for.
+    // The draw, which every request needs.
     {.name = "draw", .is_asked = [](Params) { return true; }},
 };
 

@@ -1,6 +1,6 @@
-// The stages of a draw, one row each: what it is called, when a request asks for it, and what it does. The table's
-// order is the policy (stage_order.h); the sampler walks it, `ibid inspect --samplers` prints it, a trace tells it.
-// docs/developers/adding_a_stage.md says what a new row needs.
+// The stages of a draw, one row each: its name, when a request enables it, and what it does. The table's order is the
+// policy (stage_order.h); the sampler walks it, `ibid inspect --samplers` prints it, traces record it.
+// docs/developers/adding_a_stage.md lists what a new row needs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ibid {
 
-// What a stage may look at beside the row or the support. Valid during one draw.
+// A stage's input beside the row or the support. Valid during one draw.
 struct StageInput {
   const SamplingParams& params;
   const SampleHistory& history;
@@ -25,12 +25,12 @@ struct StageInput {
   SamplerScratch& scratch;
 };
 
-// A stage changes logits or cuts the support: one of the last two is set, of the draw neither. It looks at each token
-// of the vocabulary and of the history a bounded number of times.
+// A stage changes logits or cuts the support: one of the last two is set, of the draw neither. It reads each token of
+// the vocabulary and of the history a bounded number of times.
 struct Stage {
   std::string_view name;  // in traces: never changed
   bool (*is_asked)(const SamplingParams& params);
-  bool (*acts)(const StageInput& in) = nullptr;  // whether in this draw; null: in every one
+  bool (*acts)(const StageInput& in) = nullptr;  // whether it acts in this draw; null: in every draw
   void (*change_row)(std::span<float> row, const StageInput& in) = nullptr;
   void (*cut_support)(stages::Support& support, const StageInput& in) = nullptr;
 };

@@ -1,6 +1,5 @@
-// The stages of a draw, each a function of the row, the history and the parameters; stage_order.h says in which order
-// they run. "Sorted" always means by logit, highest first, ties to the lower id; sums over the support run in that
-// order.
+// The stages of a draw, each a function of the row, the history and the parameters; stage_order.h defines their order.
+// "Sorted" always means by logit, highest first, ties to the lower id; sums over the support run in that order.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +29,7 @@ void ban_tokens(std::span<float> logits, std::span<const TokenId> banned);
 void ban_sequences(std::span<float> logits, const SampleHistory& history, const SamplingParams& params);
 // Bans every token that would complete an n-gram of the history (n = 1: every token seen).
 void no_repeat_ngram(std::span<float> logits, const SampleHistory& history, int32_t n, SamplerScratch& scratch);
-// Those whose bit is 0 go to -infinity.
+// Tokens whose bit is 0 go to -infinity.
 void keep_bits(std::span<float> logits, std::span<const uint32_t> bits);
 void allow_only(std::span<float> logits, std::span<const uint8_t> allowed);
 
@@ -38,12 +37,12 @@ void allow_only(std::span<float> logits, std::span<const uint8_t> allowed);
 void temperature(std::span<float> logits, const SamplingParams& params, SamplerScratch& scratch);
 float effective_temperature(std::span<const float> logits, const SamplingParams& params, SamplerScratch& scratch);
 
-// 4. Truncation: the support, of which a sorted prefix grows as far as a stage needs it. As long as nothing was cut, it
-// is the row itself, and scratch.candidates are its best; then these are the support. All its functions together cost
-// O(V), however deep the stages look.
+// 4. Truncation: the support, of which a sorted prefix grows as far as a stage needs it. Until something is cut, it is
+// the row itself, and scratch.candidates are its best; afterwards these are the support. All its functions together
+// cost O(V), however deep the stages read.
 class Support {
  public:
-  // All finite logits of a row that stays where it is, and what a look at it said. False when there are none.
+  // All finite logits of a row, which must stay in place, and the result of a pass over it. False when there are none.
   bool collect(std::span<const float> logits, const RowLook& look, SamplerScratch& scratch);
   bool collect(std::span<const float> logits, SamplerScratch& scratch);
 
@@ -51,12 +50,12 @@ class Support {
   float max_logit() const { return max_; }
   // In order of ids before the first sort, in sorted order after it; until the next call.
   std::span<const Candidate> all();
-  // Nothing was cut: weights() has a weight for each token of the row, 0 where it is not possible.
+  // True until something is cut: weights() then has a weight for each token of the row, 0 for impossible ones.
   bool is_whole() const { return is_whole_; }
   std::span<const float> weights() const { return scratch_->weights; }
   // The n highest, sorted; n <= size().
   std::span<const Candidate> sorted(int32_t n);
-  // How many have at least that weight.
+  // The number of tokens with at least that weight.
   int32_t count_above(double lowest) const;
   // Keeps the n highest; n >= 1.
   void keep_first(int32_t n);

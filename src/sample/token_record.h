@@ -1,4 +1,4 @@
-// What is known about one token, from the sampler to the client.
+// The data about one token, from the sampler to the client.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ struct TokenLogprob {
   float processed = 0;  // after the processors; -inf where masked
 };
 
-// One generated (or prompt) token with what was asked about it.
+// One generated (or prompt) token with the data that the request asks for.
 struct TokenRecord {
   TokenLogprob chosen;
-  std::vector<TokenLogprob> top;  // as many as were asked for by raw, or those that were named and the chosen one;
+  std::vector<TokenLogprob> top;  // the requested number by raw, or the named tokens and the chosen one;
                                   // best first, ties to the lower id
   int32_t support = 0;            // tokens that could have been drawn
   int32_t position = 0;           // absolute position of the token in its sequence; with the seed, the draw's counter

@@ -56,8 +56,8 @@ std::span<const Candidate> Support::all() {
 std::span<const Candidate> Support::sorted(int32_t n) {
   if (n > n_sorted_) {
     CHECK(is_whole_);  // what has been cut is sorted
-    // Most stages look at a few, some at a few hundred. Who wants more than was got ready for them gets all: growing
-    // step by step would look at the rest each time.
+    // Most stages read a few tokens, some a few hundred. A stage that needs more than were sorted gets all: growing
+    // step by step would read the rest each time.
     constexpr int32_t kFirst = 256, kSecond = 4096;
     const int32_t most = std::max(2 * n, n_sorted_ == 0 ? kFirst : kSecond);
     const bool is_deep = n_sorted_ > kFirst || n > size() / 16 || most >= size();
@@ -75,7 +75,7 @@ std::span<const Candidate> Support::sorted(int32_t n) {
   return std::span<const Candidate>(*candidates_).first(static_cast<size_t>(n));
 }
 
-// Leaves the sorted ones that `candidates_` now holds.
+// Keeps the sorted ones that `candidates_` now holds.
 void Support::was_cut() {
   is_whole_ = false;
   n_sorted_ = static_cast<int32_t>(candidates_->size());
@@ -210,7 +210,7 @@ void xtc(Support& support, float probability, float threshold, uint64_t seed, in
   double v = open_unit(noise_words(seed, position, NoisePurpose::kXtc, 0)[0]);
   if (v >= static_cast<double>(probability)) return;
   double wanted = static_cast<double>(threshold) * support.total_weight();
-  // Also at a threshold of 0 what can never come is no choice: left alone, it would be a support that weighs nothing.
+  // Impossible tokens are cut at a threshold of 0 too: alone they would be a support without weight.
   const int32_t n_top =
       support.count_while([&](const Candidate& c) { return c.weight > 0 && support.weight(c) >= wanted; });
   if (n_top >= 2) support.drop_first(n_top - 1);
@@ -241,7 +241,7 @@ void mirostat1(Support& support, float mu, int32_t vocab_size) {
 void mirostat2(Support& support, float mu) {
   double total = support.total_weight();
   double lowest = total * math::exp(-static_cast<double>(mu) * kNatsPerBit);
-  // Where the rows surprise less than is wanted, mu rises until nothing is cut.
+  // Where the rows surprise less than the target, mu rises until nothing is cut.
   const int32_t n_kept = support.count_above(lowest);
   if (n_kept == support.size()) return;
   if (n_kept > 0) support.sorted(n_kept);
@@ -253,7 +253,7 @@ float mirostat_update(float mu, float surprise, float tau, float eta) { return m
 
 namespace {
 
-// The race's state: who leads, and above which word nobody can overtake.
+// The race's state: the leading token, and the word above which no other can win.
 struct Race {
   double best = std::numeric_limits<double>::infinity();
   uint32_t limit = ~0u;
@@ -277,7 +277,7 @@ struct Race {
 
 namespace {
 
-// Of all tokens: most lose sixty-four at a time.
+// Over all tokens: most lose sixty-four at a time.
 int32_t draw_whole(std::span<const float> weights, uint64_t seed, int32_t position, SamplerScratch& scratch) {
   scratch.noise.resize((weights.size() + 3) / 4 * 4);
   fill_noise(scratch.noise, seed, position, static_cast<uint32_t>(NoisePurpose::kDraw));

@@ -1,4 +1,4 @@
-// What announces a grammar within an answer that is free before it.
+// Patterns that start a grammar within an answer that is free text before it.
 #pragma once
 
 #include <string_view>
@@ -8,14 +8,15 @@
 
 namespace ibid::grammar {
 
-// A pattern that announces something, as llama.cpp's grammar_triggers have them, in one of its ways: what it announces
-// begins with the first of its groups that reads anything, or with all of it where it has none.
+// One way through a pattern that starts a grammar, as llama.cpp's grammar_triggers: the grammar's text begins at the
+// first non-empty group, or at the match's start if there is none.
 struct Announcement {
-  CodeDfa found;   // the texts that have the whole pattern in them, or, of RegexUse::kWhole, begin with it
-  CodeDfa before;  // what may stand before what it announces
-  CodeDfa from;    // how that begins, up to the pattern's end
+  CodeDfa found;   // the texts that contain the whole pattern, or, for RegexUse::kWhole, begin with it
+  CodeDfa before;  // what may precede the grammar's text
+  CodeDfa from;    // the beginning of the grammar's text, up to the pattern's end
 };
-// Refused: what the empty text has, groups that may be empty or repeat, anchors but at the ends, look-ahead.
+// Refused: patterns that match the empty text, groups that may be empty or repeat, anchors other than at the ends,
+// look-ahead.
 Result<std::vector<Announcement>> read_announcements(std::string_view regex, RegexUse use, Fuel& fuel);
 
 }  // namespace ibid::grammar

@@ -1,6 +1,6 @@
 // Automaton: a grammar as it runs. Each rule is an automaton over bytes, deterministic as far as that stays small, with
-// edges that call other rules; counted repeats are counters and not copies. Immutable, for one vocabulary: what none of
-// its tokens can spell is not in it, so from whatever is left some text of tokens leads to an end.
+// edges that call other rules; counted repeats are counters and not copies. Immutable, for one vocabulary: it has only
+// what the vocabulary's tokens can spell, so that from every node some tokens lead to an end.
 //
 // Symbols: a byte is itself; 256 + i is a token of class i (tokens that the grammar names; TokenClass).
 // Nodes: [0, n_nodes) are written out; above them lie those of counters: base + i is "i repeats are done".
@@ -16,7 +16,7 @@
 
 namespace ibid::grammar {
 
-inline constexpr uint32_t kNever = 0x3FFFFFFF;  // a length that is no length
+inline constexpr uint32_t kNever = 0x3FFFFFFF;  // no length
 
 struct SymbolEdge {
   uint16_t lo = 0, hi = 0;
@@ -25,8 +25,8 @@ struct SymbolEdge {
 struct CallEdge {
   uint32_t rule = 0, to = 0;
 };
-// Repeats `body` min to max times; at least once. The nodes after `base + last` are not needed: the last one either
-// takes no more, or repeats for ever.
+// Repeats `body` min to max times; at least once. Nodes after `base + last` are not needed: the last one either ends
+// the repeats, or repeats for ever.
 struct Counter {
   uint32_t base = 0, min = 0, last = 0, body = 0, rule = 0;
   bool is_unbounded = false;
@@ -36,7 +36,7 @@ struct Counter {
 class Automaton {
  public:
   struct Options {
-    std::bitset<256> bytes;  // those that some token spells alone; all others are out of reach
+    std::bitset<256> bytes;  // the bytes that some token consists of; all others are out of reach
   };
   static Result<Automaton> compile(const Grammar& grammar, const Options& options);
 
@@ -49,20 +49,20 @@ class Automaton {
 
   bool is_counter(uint32_t node) const { return node >= n_nodes_; }
   const Counter& counter(uint32_t node) const;
-  // Of nodes that are written out:
+  // For written-out nodes:
   std::span<const SymbolEdge> edges(uint32_t node) const {
     return {edges_.data() + first_edge_[node], edges_.data() + first_edge_[node + 1]};
   }
   std::span<const CallEdge> calls(uint32_t node) const {
     return {calls_.data() + first_call_[node], calls_.data() + first_call_[node + 1]};
   }
-  // Of all:
+  // For all nodes:
   bool accepts(uint32_t node) const {
     if (!is_counter(node)) return (flags_[node] & kAccepts) != 0;
     const Counter& c = counter(node);
     return node - c.base >= c.min;
   }
-  // It accepts and nothing follows.
+  // The node accepts and has no edges.
   bool only_accepts(uint32_t node) const {
     if (!is_counter(node)) return (flags_[node] & kOnlyAccepts) != 0;
     const Counter& c = counter(node);
@@ -71,7 +71,7 @@ class Automaton {
   // The fewest symbols from here to an accepting node of the same rule.
   uint32_t shortest(uint32_t node) const;
 
-  // Symbols that no edge tells apart have one class.
+  // Symbols that no edge distinguishes share a class.
   uint32_t n_classes() const { return n_classes_; }
   uint32_t class_of(uint32_t symbol) const { return class_of_[symbol]; }
   uint32_t symbol_of(uint32_t a_class) const { return symbol_of_[a_class]; }

@@ -34,7 +34,7 @@ class AutomatonBuilder {
     TRY(measure());
     class_tokens();
     if (fuel_.is_empty()) return out_of_fuel();
-    if (a_.token_classes_.size() > kMaxTokenClasses) return invalid("The grammar tells too many tokens apart.");
+    if (a_.token_classes_.size() > kMaxTokenClasses) return invalid("The grammar distinguishes too many tokens.");
     n_rules_ = static_cast<uint32_t>(g_.rules().size());
     if (g_.root() >= n_rules_) return invalid("The grammar has no rules.");
     if (!fuel_.has_room(n_rules_ * kBytesPerRule)) return out_of_fuel();
@@ -69,7 +69,7 @@ class AutomatonBuilder {
     return !fuel_.is_empty();
   }
 
-  // States and emptiness of each expression; of rules the last by a fixpoint.
+  // States and emptiness of each expression; the emptiness of rules by a fixpoint.
   Status measure() {
     const auto& exprs = g_.exprs();
     const auto n_exprs = static_cast<int64_t>(exprs.size()), n_rules = static_cast<int64_t>(g_.rules().size());
@@ -104,7 +104,7 @@ class AutomatonBuilder {
     return {};
   }
 
-  // Of rules that are nothing but another.
+  // Rules that consist of one call of another rule.
   void find_other_names() {
     really_.resize(n_rules_);
     for (uint32_t r = 0; r < n_rules_; ++r) {
@@ -203,7 +203,7 @@ class AutomatonBuilder {
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     std::map<std::vector<uint32_t>, uint32_t> classes;
     classes_of_set_.resize(g_.token_sets().size());
-    // Of each set, its ranges ascending, and the first that does not end before the cut.
+    // For each set, its ranges ascending, and the first that does not end before the cut.
     std::vector<std::vector<TokenRange>> sets = g_.token_sets();
     std::vector<size_t> at_range(sets.size(), 0);
     for (auto& set : sets) settle(set);
@@ -231,8 +231,8 @@ class AutomatonBuilder {
   // Room for `n` more edges, or no fuel any more.
   bool room_for(size_t n) { return machine_.make_room(n) || fuel_.burn(fuel_.left() + 1); }
 
-  // Edges of `machine_` between two states that read what the expression describes. None of them enters `from` or
-  // leaves `to`, so that parts of a choice may share both.
+  // Edges of `machine_` between two states that read what the expression describes. No edge enters `from` or leaves
+  // `to`, so that parts of a choice may share both.
   void build(ExprId id, uint32_t from, uint32_t to) {
     if (!fuel_.burn(6) || !room_for(16)) return;
     const Expr& e = g_.exprs()[id];
@@ -354,7 +354,7 @@ class AutomatonBuilder {
     a_.starts_.push_back(0);
     counter_of_.push_back(-1);
     a_.is_body_.push_back(is_body);
-    rule_nullable_.push_back(0);  // calls of them say so themselves
+    rule_nullable_.push_back(0);  // their calls carry it
     return static_cast<uint32_t>(bodies_.size() - 1);
   }
 

@@ -11,12 +11,13 @@
 namespace ibid::grammar {
 
 // Sets of bytes, as bits: a-f, g-z, A-F, G-Z, digits, each other ASCII character, other controls than the end of a
-// line, whole code points beyond ASCII (white space apart, which patterns tell from the rest), parts of such.
+// line, whole code points beyond ASCII (except white space, which patterns distinguish), parts of such.
 using ByteGroups = uint64_t;
 inline constexpr ByteGroups kLowerGroups = 3;
 inline constexpr uint32_t kNonAsciiGroup = 41, kPartGroup = 42, kFarSpaceGroup = 43, kByteGroups = 44;
 uint32_t group_of_ascii(uint8_t byte);
-// Of which JSON's strings hold each as itself; and how many bytes of whole code points of such a text begins with.
+// The groups whose bytes JSON's strings hold unescaped; and how many bytes of such whole code points a text begins
+// with.
 inline bool is_plain(uint8_t byte) { return byte >= 0x20 && byte != '"' && byte != '\\'; }
 size_t plain_prefix(std::string_view bytes);
 // White space and ends of lines of ECMA-262 beyond ASCII.
@@ -27,12 +28,12 @@ struct ByteTrie {
   struct Entry {
     std::string_view text;
     int32_t token = 0;
-    uint16_t length = 0;  // whatever the owner counts
+    uint16_t length = 0;  // in the owner's unit
   };
   // Node 0 is the root. The entries of a node and of all below it are [first, end), its own the first of them. Small,
-  // as walks of patterns read most of them, and with all that a short walk asks, which finds them in no cache.
+  // because walks of patterns read most of them, and with all fields of a short walk, which finds them in no cache.
   //
-  // Most that begins with a quote goes on with code points of which all stay inside the string. A node after a quote
+  // Most entries that begin with a quote continue with code points that stay inside the string. A node after a quote
   // with many entries has a twin, for states that such code points do not leave: another node with the same entries,
   // below which lies what they have after those code points.
   struct Node {
@@ -47,7 +48,7 @@ struct ByteTrie {
   std::vector<int32_t> tokens;     // per entry; those of twins come again
   std::vector<uint16_t> lengths;   // per entry
 
-  std::array<uint16_t, 256> roots;  // which child of the root a byte leads to; kNoRoot
+  std::array<uint16_t, 256> roots;  // the root's child for each byte, or kNoRoot
   static constexpr uint16_t kNoRoot = 0xFFFF;
 
   // No text is empty. In any order; equal texts by length, then by token. `is_whole`: all texts are whole code points;

@@ -67,7 +67,7 @@ class Subsets {
   }
 
  private:
-  // Of many states close to one another the marks are the order.
+  // For many states close to one another the marks give the order.
   void sort_marked(std::vector<uint32_t>& states) const {
     const auto [least, most] = std::ranges::minmax(states);
     if ((most - least) / 8 >= states.size()) {

@@ -1,6 +1,6 @@
-// CodeDfa: a regular set of texts, as a deterministic automaton over code points: what patterns, formats, lengths,
-// names and numbers of a schema are while they meet each other. All operations are exact and take fuel; without it the
-// result is an error. The fuel outlives what was made of it, and has held what that takes.
+// CodeDfa: a regular set of texts, as a deterministic automaton over code points: the form of a schema's patterns,
+// formats, lengths, names and numbers while they are combined. All operations are exact and take fuel; without it the
+// result is an error. The fuel outlives the automata made with it, and accounts for their memory.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace ibid::grammar {
 class CodeSets {
  public:
   explicit CodeSets(Fuel& fuel) : held_(fuel) {}
-  uint32_t add(CodeSet set) {  // without fuel it is one of those before
+  uint32_t add(CodeSet set) {  // out of fuel: an earlier one
     const int64_t bytes = block(set.ranges().capacity() * sizeof(CodeRange));
     if ((make_room(sets_, 1, held_) && held_.add(bytes)) || sets_.empty()) sets_.push_back(std::move(set));
     return static_cast<uint32_t>(sets_.size() - 1);
@@ -32,9 +32,9 @@ class CodeSets {
   std::vector<CodeSet> sets_;
 };
 
-// An automaton with empty edges, as it is written down; state 0 is the first.
+// An automaton with empty edges, under construction; state 0 is the first.
 struct CodeNfa {
-  enum Kind : uint8_t { kEmpty, kSet, kBegin, kEnd };  // kBegin, kEnd: empty, at the text's ends alone
+  enum Kind : uint8_t { kEmpty, kSet, kBegin, kEnd };  // kBegin, kEnd: empty, only at the text's start or end
   struct Edge {
     uint32_t from = 0, to = 0;
     Kind kind = kEmpty;
@@ -60,7 +60,7 @@ struct CodeNfa {
   }
 };
 
-// A graph over bytes in the making, of which edges read code points as UTF-8; what they end with is shared.
+// A graph over bytes under construction, whose edges read code points as UTF-8; common endings are shared.
 class CodeGraph {
  public:
   CodeGraph(uint32_t n_states, Fuel& fuel) : fuel_(fuel), held_(fuel) { graph_.n_states = n_states; }
@@ -86,18 +86,18 @@ class CodeDfa {
  public:
   CodeDfa() = default;
   explicit CodeDfa(Fuel& fuel) : held_(fuel) {}
-  CodeDfa(CodeDfa&&) = default;  // they may be large: copies are asked for
+  CodeDfa(CodeDfa&&) = default;  // they may be large: copies are explicit
   CodeDfa& operator=(CodeDfa&&) = default;
   Result<CodeDfa> copy(Fuel& fuel) const;
 
   struct Edge {
     uint32_t lo = 0, hi = 0, to = 0;
   };
-  static constexpr uint32_t kGone = ~0u;  // after what no edge reads
+  static constexpr uint32_t kGone = ~0u;  // after a symbol without an edge
 
   static Result<CodeDfa> make(const CodeNfa& nfa, Fuel& fuel);
   static CodeDfa all();
-  static Result<CodeDfa> length(uint32_t min, uint32_t max, Fuel& fuel);  // kUnbounded: no most
+  static Result<CodeDfa> length(uint32_t min, uint32_t max, Fuel& fuel);  // kUnbounded: no maximum
   static Result<CodeDfa> one_of(std::span<const std::string_view> texts, Fuel& fuel);
 
   enum class How { kBoth, kFirstOnly, kEither };
@@ -106,7 +106,7 @@ class CodeDfa {
 
   bool accepts(std::string_view utf8) const;
   bool is_empty() const;  // nothing is accepted
-  bool is_all() const;    // exactly: everything is, in the form that all() has
+  bool is_all() const;    // everything is accepted, in the form of all()
   uint32_t n_states() const { return static_cast<uint32_t>(accepts_.size()); }
   std::span<const Edge> edges(uint32_t state) const {
     return {edges_.data() + first_[state], edges_.data() + first_[state + 1]};
@@ -121,12 +121,11 @@ class CodeDfa {
   enum class Spelling { kPlain, kJson };
   ExprId spell(Grammar& grammar, Spelling spelling) const;
   Graph spelled(Spelling spelling, Fuel& fuel) const;  // unfinished without fuel
-  // Those of min to max code points. kNoExpr where there are plainly none.
+  // Those of min to max code points. kNoExpr if there are clearly none.
   Result<ExprId> spell_bounded(Grammar& grammar, Spelling spelling, uint32_t min, uint32_t max) const;
 
  private:
-  // Of each state how many code points lead to the end of a text, at least and at most; kGone: there is no bound, and
-  // as the least no text.
+  // For each state the fewest and most code points to the end of a text; kGone: unbounded, or, as the fewest, no text.
   struct Lengths {
     std::vector<uint32_t> least, most;
   };

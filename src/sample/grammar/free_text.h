@@ -1,6 +1,6 @@
-// Free text: any bytes, until one of some words: after it goes what the word leads to, and then free text again.
-// The words are looked for all at once (Aho and Corasick, CACM 18(6), 1975): the one that ends first counts, and of
-// those that end there all do.
+// Free text: any bytes up to one of some words, then the expression of that word, then free text again. All words are
+// matched at once (Aho and Corasick, CACM 18(6), 1975): the one that ends first counts, and all that end at the same
+// place do.
 #pragma once
 
 #include <string>

@@ -1,9 +1,10 @@
-// Fuel: what the compilation of a user's text may use up, counted so that the verdict is the same on every machine and
-// under every load: steps, which are never given back, and bytes, which are.
+// Fuel: the budget for compiling a user's text, counted so that the verdict is the same on every machine and under
+// every load: steps, which are never returned, and bytes, which are.
 //
 // A step is a bounded piece of work: kCompileSteps of them are below a quarter of a second on a machine of today. Bytes
-// are what lists and tables hold that grow with the text, by the sizes of their parts and before these are there
-// (Held, make_room); what else is held, the text's reader among it, is below kBytesBeside. Together they are 32 MiB.
+// are the memory of lists and tables that grow with the text, by the sizes of their parts and charged before they are
+// allocated (Held, make_room); everything else, including the text's reader, is below kBytesBeside. Together they are
+// 32 MiB.
 #pragma once
 
 #include <algorithm>
@@ -28,19 +29,19 @@ class Fuel {
   Fuel(const Fuel&) = delete;
   Fuel& operator=(const Fuel&) = delete;
 
-  // False once all is used up, and for ever after.
+  // False once all is used up, and from then on.
   bool burn(int64_t steps) {
     left_ = steps > left_ ? -1 : left_ - steps;
     return left_ >= 0;
   }
-  // Takes bytes, or gives them back where they are negative: see Held. Bytes that are not there use all up.
+  // Takes bytes, or returns them if negative: see Held. Taking more than is left uses up all.
   bool hold(int64_t bytes) {
     bytes_left_ -= bytes;
     least_bytes_left_ = std::min(least_bytes_left_, bytes_left_);
     if (bytes_left_ < 0) left_ = -1;
     return left_ >= 0;
   }
-  // Whether so many could be held; where they could not all is used up.
+  // Whether that many could be held; if not, all is used up.
   bool has_room(int64_t bytes) { return bytes <= bytes_left_ ? left_ >= 0 : burn(left_ + 1); }
   bool is_empty() const { return left_ < 0; }
   int64_t left() const { return left_ < 0 ? 0 : left_; }
@@ -51,18 +52,18 @@ class Fuel {
   int64_t left_, bytes_, bytes_left_, least_bytes_left_;
 };
 
-// What a block of so many bytes takes of a heap: its size stands before it, and it is a multiple of 16.
+// The heap memory of a block of that many bytes: with its size before it, a multiple of 16.
 constexpr int64_t block(size_t n_bytes) {
   return n_bytes == 0 ? 0 : std::max<int64_t>(32, (static_cast<int64_t>(n_bytes) + 8 + 15) & ~int64_t{15});
 }
 
-// Of a text beyond what its own object has room for.
+// The heap memory of a string beyond its own object.
 inline int64_t block_of(const std::string& text) { return text.capacity() < 16 ? 0 : block(text.capacity() + 1); }
 
-// Bytes of a fuel that something takes while it lives; its copy takes them once more. The fuel outlives it.
+// Bytes that an object takes of a fuel while it lives; a copy takes them again. The fuel outlives it.
 class Held {
  public:
-  Held() = default;  // of no fuel: takes nothing
+  Held() = default;  // without a fuel: takes nothing
   explicit Held(Fuel& fuel) : fuel_(&fuel) {}
   Held(const Held& other) : fuel_(other.fuel_) { add(other.bytes_); }
   Held(Held&& other) noexcept : fuel_(std::exchange(other.fuel_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -75,13 +76,13 @@ class Held {
     if (bytes_ != 0) fuel_->hold(-bytes_);
   }
 
-  // So many more, or fewer. False where the fuel is used up.
+  // Takes that many more, or fewer. False if the fuel is used up.
   bool add(int64_t bytes) {
     if (fuel_ == nullptr) return true;
     bytes_ += bytes;
     return fuel_->hold(bytes);
   }
-  // So many of this fuel, in place of those before.
+  // Takes that many of this fuel, in place of those before.
   bool set(Fuel& fuel, int64_t bytes) {
     if (fuel_ != &fuel) *this = Held(fuel);
     return add(bytes - bytes_);
@@ -93,8 +94,8 @@ class Held {
   int64_t bytes_ = 0;
 };
 
-// Room for `n` more in a list, held before it is there: while a large list moves it is there twice, so it grows by a
-// half, and a small one by all. False, and the list is as it was, where there is no fuel for it.
+// Reserves room for `n` more items of a list, charged before it is allocated: a large list exists twice while it moves,
+// so it grows by a half, and a small one doubles. False, with the list unchanged, if there is no fuel for it.
 template <typename T>
 [[gnu::noinline]] bool grow(std::vector<T>& list, size_t n, Held& held) {
   constexpr size_t kLarge = 1 << 20;
@@ -114,8 +115,7 @@ template <typename T>
 }
 
 inline Error out_of_fuel() {
-  return invalid(
-      "The grammar takes more than the steps or the memory that one may take to compile; a smaller one would do.");
+  return invalid("The grammar exceeds the steps or the memory allowed for compiling one; use a smaller grammar.");
 }
 
 }  // namespace ibid::grammar

@@ -4,7 +4,7 @@
 
 namespace ibid::grammar {
 
-// Out of fuel, all new expressions are one, and so are all new rules: whoever compiles them is told.
+// Out of fuel, all new expressions are one, and so are all new rules: compiling them returns an error.
 ExprId Grammar::add(Expr expr) {
   const bool has_fuel = fuel_.burn(8 + static_cast<int64_t>(expr.parts.size())) && make_room(exprs_, 1, held_) &&
                         held_.add(block(expr.parts.capacity() * sizeof(ExprId)));

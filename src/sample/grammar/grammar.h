@@ -1,10 +1,10 @@
-// Grammar: what every language that users write (JSON Schema, regular expressions, GBNF, Lark, ...) becomes: rules over
-// bytes. Scannerless: there are no terminals but bytes and, where a grammar names them, tokens; a token of a model is
-// just the bytes that it spells, so none of their borders matters. Any context-free grammar will do: ambiguous,
+// Grammar: rules over bytes, the common form of all languages that users write (JSON Schema, regular expressions, GBNF,
+// Lark, ...). Scannerless: the terminals are bytes and, where a grammar names them, tokens; other tokens count only by
+// the bytes that they spell, so their boundaries do not matter. Any context-free grammar is allowed: ambiguous,
 // left-recursive, with empty rules.
 //
 // Built by one thread; expressions are nodes of a graph without cycles, named by ids, and may be shared. Rules may call
-// each other as they like. What it holds is its fuel's, which outlives it.
+// each other freely. Its memory is charged to its fuel, which outlives it.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ using RuleId = uint32_t;
 inline constexpr uint32_t kNoExpr = ~0u;
 inline constexpr uint32_t kUnbounded = ~0u;  // repeat(e, n, kUnbounded): n times or more
 inline constexpr uint32_t kMaxRepeat = 1u << 24;
-inline constexpr int32_t kLastToken = 0x3FFFFFFF;  // no grammar may name it or one after it by its id
+inline constexpr int32_t kLastToken = 0x3FFFFFFF;  // a grammar may name only smaller ids
 
 enum class ExprKind : uint8_t { kEmpty, kNothing, kBytes, kTokens, kSequence, kChoice, kRepeat, kCall, kGraph };
 
-// An automaton within an expression. An edge reads one byte of [lo, hi], or what `expr` describes.
+// An automaton within an expression. An edge reads one byte of [lo, hi], or a text of `expr`.
 struct GraphEdge {
   uint32_t from = 0, to = 0;
   uint8_t lo = 0, hi = 0;
@@ -89,14 +89,14 @@ class Grammar {
   const std::vector<Graph>& graphs() const { return graphs_; }
   const std::vector<std::vector<TokenRange>>& token_sets() const { return token_sets_; }
   RuleId root() const { return root_; }
-  // What was asked for and is not held, as sentences, the first few.
+  // Requested constraints that the grammar does not enforce, as sentences, the first few.
   static constexpr size_t kMaxNotes = 32;
   const std::vector<std::string>& notes() const { return notes_; }
   void add_note(std::string note) {
     if (notes_.size() < kMaxNotes) notes_.push_back(std::move(note));
   }
   Fuel& fuel() const { return fuel_; }
-  // Whether its expressions are nested no deeper than what goes through them by calls may go; repeats need no brackets.
+  // Whether its expressions are nested no deeper than recursive functions over them may go; repeats need no brackets.
   Status check_depth() const;
 
  private:

@@ -72,7 +72,7 @@ Result<std::shared_ptr<Compiled>> Grammars::find_or_make(
     return exhausted("The grammars of requests under way take all the memory that there is for them; try again later.");
   ++n_compiled_;
   Result<std::shared_ptr<Compiled>> made = compile_new(source, make);
-  // The same source always comes to these; anything else is of the machine's state.
+  // The same source always leads to these errors; any other depends on the machine's state.
   const bool is_final =
       made || made.error().kind == ErrorKind::kInvalid || made.error().kind == ErrorKind::kUnsupported;
   if (!is_final) return made;

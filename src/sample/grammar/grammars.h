@@ -1,8 +1,8 @@
-// Grammars: those of one model, compiled once for all requests that ask for the same and kept within a budget of bytes.
-// Where it is exceeded, whose grammars take most gives up the one that was not asked for longest; what requests still
-// use lives on until they end, and while those and what is kept take all that grammars may, no other is compiled. So
-// whoever sends ever new grammars takes the room of their own alone, and time of nobody else. What was refused is kept
-// beside them, as finding that out may cost as much. From any thread at once; grammars are compiled side by side.
+// Grammars: the compiled grammars of one model, shared by all requests with the same source and kept within a budget of
+// bytes. Above it, the tenant whose grammars take most loses its least recently used one; a grammar in use lives until
+// its requests end, and while those and the kept ones fill the budget, no other is compiled. So a tenant that keeps
+// sending new grammars evicts only its own, and delays no other tenant. Refusals are kept too, because finding them may
+// cost as much. From any thread; grammars are compiled concurrently.
 #pragma once
 
 #include <atomic>
@@ -24,21 +24,21 @@ class Grammars {
  public:
   static constexpr size_t kDefaultBytes = 256 << 20;
 
-  // The tokenizer outlives it. `max_bytes`: of all, those in use included, but for what the longest of answers cannot
-  // do without; a quarter of it is kept for later.
+  // The tokenizer outlives it. `max_bytes`: of all, including those in use, except what the longest answers need at
+  // least; a quarter of it is for unused ones.
   explicit Grammars(const Tokenizer& tokenizer, size_t max_bytes = kDefaultBytes)
       : tokenizer_(tokenizer), max_kept_(max_bytes / 4), together_(std::make_shared<GrammarBytes>(max_bytes)) {}
-  // What the vocabulary takes as masks need it, and what compiling one grammar adds, about.
+  // The memory of the vocabulary's tries, and of compiling one grammar, approximately.
   static int64_t bytes_beside(int32_t vocab_size) { return int64_t{vocab_size} * 128 + (32 << 20); }
 
-  // Grammars of one tenant are never another's: what is known of one tells nothing of what others ask.
-  // kExhausted: all that grammars may take is taken by those that requests use.
+  // Tenants share no grammars, so that a tenant cannot detect the grammars of another. kExhausted: grammars in use take
+  // the whole budget.
   Result<std::shared_ptr<Compiled>> get(const Source& source, const std::string& tenant = {}) {
     return find_or_make(source, tenant,
                         [&source](const FindToken& find, Grammar& grammar) { return read(source, find, grammar); });
   }
-  // One that a caller makes. `make` is a plain function: what it makes can depend on nothing but the parts and the
-  // tokenizer, and all fields of the parts are in the key. So it is the same whoever asked for something else before.
+  // A grammar that a caller makes. `make` is a plain function: its result can depend only on the parts and the
+  // tokenizer, and all fields of the parts are in the key. So it does not depend on earlier requests.
   template <typename Parts>
   using Make = Status (*)(const Parts&, const Tokenizer&, const FindToken&, Grammar&);
   template <typename Parts>
@@ -47,12 +47,12 @@ class Grammars {
       return make(parts, tokenizer_, find, grammar);
     });
   }
-  // Made when first asked for, in some 200 ms.
+  // Made at the first use, in some 200 ms.
   std::shared_ptr<const TokenTrie> trie() const;
 
   size_t bytes() const;                                // of those that are kept
   size_t taken() const { return together_->taken(); }  // by all
-  size_t size() const;                                 // how many those are, refusals among them
+  size_t size() const;                                 // their number, with refusals
   int64_t n_compiled() const { return n_compiled_; }   // since the start; refused ones too
 
  private:
@@ -69,10 +69,10 @@ class Grammars {
   };
   struct Tenant {
     size_t bytes = 0;
-    std::list<const Key*> by_use;  // the one that was asked for last comes first
+    std::list<const Key*> by_use;  // the most recently used first
   };
 
-  // Nothing may enter `make` that is not in the source.
+  // `make` may depend only on the source.
   Result<std::shared_ptr<Compiled>> find_or_make(const Source& source, const std::string& tenant,
                                                  const std::function<Status(const FindToken&, Grammar&)>& make);
   static Source made_source(std::string parts);

@@ -1,4 +1,4 @@
-// Grammars that requests share: compiled once, within a budget, with nobody's states taken away.
+// Grammars that requests share: compiled once, within a budget, and no request loses its states.
 #include "sample/grammar/grammars.h"
 
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ TEST(Grammars, WhatWasRefusedIsRefusedAgainWithoutBeingCompiled) {
   }
   EXPECT_EQ(grammars.n_compiled(), 3);
   EXPECT_FALSE(grammars.get(regex("a("), "bob").ok());
-  EXPECT_EQ(grammars.n_compiled(), 4) << "what one tenant asked tells nothing to another";
+  EXPECT_EQ(grammars.n_compiled(), 4) << "a tenant cannot detect what another asked for";
   // They have a bound, and are of their tenant.
   for (int i = 0; i < 2000; ++i) {
     ASSERT_FALSE(grammars.get(regex("(" + std::string(1000, 'a') + std::to_string(i)), "mallory").ok());
@@ -124,7 +124,7 @@ TEST(Grammars, WhoSendsEverNewOnesLosesHisOwnAlone) {
   EXPECT_LT(grammars.size(), 40u);
 }
 
-// Schemas that differ in what a cache could tell them by: names, limits, lists, patterns, references, nesting.
+// Schemas that differ in all parts that a cache's key could miss: names, limits, lists, patterns, references, nesting.
 Source schema(int i) {
   const std::string n = std::to_string(i);
   const std::string kinds[] = {

@@ -1,4 +1,4 @@
-// JsonParts: the expressions that the grammars of JSON texts are made of.
+// JsonParts: the expressions that grammars of JSON texts consist of.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace ibid::grammar {
 
-// The parts that all JSON grammars share, made when they are first asked for.
+// The parts that all JSON grammars share, made at the first use.
 class JsonParts {
  public:
   JsonParts(Grammar& grammar, JsonSpace space, const JsonSpelling& spelling = {})

@@ -52,7 +52,7 @@ class SchemaWriter {
   }
   ExprId value_of(const Conjunction& conjunction) { return g_.call(rule_of(conjunction)); }
 
-  // A keyword of the shape that no grammar here can hold: where not strict it is told, and left out.
+  // A keyword of the shape that no grammar here can enforce: if not strict, it is reported and left out.
   Status cannot(const Conjunction& conjunction, std::string_view keyword, std::string_view why) {
     return logic_.cannot(conjunction.empty() ? nullptr : conjunction[0].schema, keyword, why);
   }
@@ -138,7 +138,7 @@ class SchemaWriter {
     size_t n_prefix = 0;
     for (const ArrayKeywords& keywords : shape.arrays) n_prefix = std::max(n_prefix, keywords.prefix.size());
     if (shape.unique != nullptr && shape.max_items > 1) {
-      // Items that no list may have make a list of at most so many.
+      // Impossible items limit the list to the items before them.
       const bool ends_early = n_prefix <= 1 && logic_.is_false(SchemaLogic::item(shape, n_prefix));
       if (!ends_early) TRY(logic_.cannot(shape.unique, "uniqueItems", "items cannot be compared with all before them"));
     }
@@ -182,7 +182,7 @@ class SchemaWriter {
       const uint32_t most = c.max == kUnbounded ? c.min : c.max;
       auto state = [&](uint32_t i, uint32_t found) { return i * (most + 1) + found; };
       graph.n_states = (n_places + 1) * (most + 1);
-      // Of each state up to two edges, and whether it accepts.
+      // For each state up to two edges, and whether it accepts.
       const int64_t bytes = int64_t{graph.n_states} * (3 * sizeof(GraphEdge) + 2 * sizeof(uint32_t));
       if (!g_.fuel().burn(int64_t{graph.n_states} * 20) || !g_.fuel().has_room(bytes)) return out_of_fuel();
       graph.edges.reserve(2 * graph.n_states);
@@ -221,7 +221,7 @@ class SchemaWriter {
     std::string name;
     Conjunction value;
     bool is_required = false;
-    bool may_be_some = false;  // its name is of those that the shape's SomeMember asks about
+    bool may_be_some = false;  // its name is among those of the shape's SomeMember
   };
 
   // Members that the schema names, in its order: what each must be.
@@ -314,7 +314,7 @@ class SchemaWriter {
   }
 
   Status write_object(const Conjunction& conjunction, const Shape& shape, std::vector<ExprId>& choices) {
-    if (shape.some.size() > 1) TRY(cannot(conjunction, "not", "it asks for several members of unknown names"));
+    if (shape.some.size() > 1) TRY(cannot(conjunction, "not", "it requires several members of unknown names"));
     std::vector<Member> members;
     std::vector<std::string_view> known;
     Held held(g_.fuel());
@@ -329,7 +329,7 @@ class SchemaWriter {
     uint32_t min = shape.min_members;
     if (min <= n_required || (min == 1 && has_some)) min = 0;
     if (min > 1 && !others.empty()) {
-      TRY(cannot(conjunction, "minProperties", "members of any names cannot be told apart"));
+      TRY(cannot(conjunction, "minProperties", "members of any names cannot be distinguished"));
       min = 1;
     }
     const uint32_t max = shape.max_members;
@@ -345,7 +345,7 @@ class SchemaWriter {
       min = 0, counts = 1;
     }
     const bool has_most = counts == max + 1 && max != kUnbounded;
-    // States: (place among the members, count, whether some member was as the shape asks), and one after the end.
+    // States: (place among the members, count, whether some member was as the shape requires), and one after the end.
     const auto n = static_cast<uint32_t>(members.size());
     const uint32_t n_some = has_some ? 2 : 1;
     auto state = [&](uint32_t i, uint32_t count, uint32_t some) { return (i * (counts + 1) + count) * n_some + some; };
@@ -393,7 +393,7 @@ class SchemaWriter {
         if (!is_full && !more.empty()) {
           // As a minimum they count once: from the second on the count stays, unless there is a most to keep.
           edge(state(n, count, some), state(n, next, some), count, any_more);
-          // The one that is asked for comes last, so that no later member of its name is in its place.
+          // The required one comes last, so that no later member of its name replaces it.
           if (has_some && some == 0 && !some_more.empty() && next >= min)
             edge(state(n, count, 0), end, count, any_some_more);
         }

@@ -1,5 +1,5 @@
-// The languages in which users write grammars, each to a Grammar whose root is the whole answer. Texts are bytes from
-// outside: whatever they are, the end is a grammar, or a sentence that names the place, within the grammar's fuel.
+// Compiles the languages in which users write grammars, each to a Grammar whose root is the whole answer. Texts are
+// bytes from outside: every text leads to a grammar, or to a sentence that names the place, within the grammar's fuel.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What grammars in Lark and structural tags hold and what they do not, and that they say where they are wrong.
+// What grammars in Lark and structural tags accept and refuse, and that errors name the place.
 #include "sample/grammar/languages.h"
 
 #include <gtest/gtest.h>
@@ -228,7 +228,7 @@ TEST(GrammarStructuralTag, MasksAreThoseOfBruteForce) {
   }
 }
 
-// Names of members in whatever spelling JSON asks for: a listed one is never taken for another.
+// Names of members in every spelling of JSON: a listed one is never taken for another.
 TEST(GrammarSchema, MembersThatAreNotListedHaveOtherNames) {
   const std::vector<std::string> pieces = {"a", "ab", "\\\"", "\\\\", "\\n", "\\u0001", "\\u001f", "é", "ê", "日", "u"};
   std::mt19937 rng(9);

@@ -69,7 +69,7 @@ class LarkReader {
   };
 
   static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-  // Of a name: terminals are in upper case, after underscores.
+  // Whether a name is a terminal's: upper case, after underscores.
   static bool is_terminal(std::string_view name) {
     const size_t at = name.find_first_not_of('_');
     return at != std::string_view::npos && is_upper(name[at]);
@@ -100,7 +100,7 @@ class LarkReader {
     return in_.from(begin);
   }
 
-  // guidance's capture names what a rule derived, for who reads the text; what may be derived is the same.
+  // guidance's capture names a rule's text for readers of the answer; it does not change what the rule derives.
   Status skip_attributes() {
     do {
       skip_blanks();

@@ -1,6 +1,6 @@
 // Lazy grammars, as llama.cpp's grammar_lazy: an answer is free text until a trigger; from the trigger's first byte on
-// it is of the grammar. One automaton of both, so that a token which holds a trigger's end and what comes after it is
-// masked right, and nothing is replayed.
+// the grammar applies. One automaton covers both, so that a token which holds a trigger's end and bytes after it is
+// masked correctly, and nothing is replayed.
 #pragma once
 
 #include <string>
@@ -26,9 +26,9 @@ struct Trigger {
 };
 inline constexpr size_t kMaxTriggerBytes = 256;
 
-// Makes the root such a text. The trigger that ends first counts, and of those that end there all do; of a pattern the
-// grammar reads what it announces (regex.h), in whichever way it is found there. A trigger with which no text of the
-// grammar begins cannot come. Where there are patterns the free text is UTF-8.
+// Makes the root such a text. The trigger that ends first counts, and all that end at the same place do; for a pattern
+// the grammar reads what it announces (announcements.h), in every way that it matches there. A trigger that begins no
+// text of the grammar cannot occur. With patterns the free text is UTF-8.
 Status wait_for(const std::vector<Trigger>& triggers, Grammar& grammar);
 
 }  // namespace ibid::grammar

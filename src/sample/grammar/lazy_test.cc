@@ -100,9 +100,9 @@ TEST(GrammarLazy, AnAnswerIsFreeUpToATriggerAndOfTheGrammarFromItOn) {
   ASSERT_TRUE(wait_for({{.text = "<call>"}, {.text = "<call>g"}, {.text = "<no>"}}, g).ok());
   const auto lazy = automaton(g);
   for (const char* text : {"", "free", "<cal", "a<call>f(1)", "<<call>go(12)", "<call><", "x<call>f(123)"}) {
-    const std::string_view said = text;
-    const size_t at = said.find("<call>");
-    EXPECT_EQ(holds(lazy, said), at == said.npos || said.ends_with(')')) << text;
+    const std::string_view answer = text;
+    const size_t at = answer.find("<call>");
+    EXPECT_EQ(holds(lazy, answer), at == answer.npos || answer.ends_with(')')) << text;
   }
   for (const char* text : {"<call>h(1)", "<call>f()", "<call>f(1) and more", "<no>", "<call>f(1234)"})
     EXPECT_FALSE(holds(lazy, text)) << text;
@@ -151,7 +151,7 @@ std::vector<std::string> texts_of(size_t longest) {
   return texts;
 }
 
-// Against what a pattern says, read part by part: the first place where it ends, and each way to end there.
+// Against a pattern, read part by part: the first place where it ends, and each way to end there.
 TEST(GrammarLazy, APatternAnnouncesTheGrammarWhereItIsFound) {
   const std::vector<std::string> texts = texts_of(5);
   const char* const parts[] = {"", "a*", "b?", "[ab]", "c", "(?:a|bc)", "[^c]*?", "(?:ab)+", "[\\s\\S]*"};
@@ -250,7 +250,7 @@ TEST(GrammarLazy, MasksAreThoseOfBruteForce) {
   }
 }
 
-// A place of a word knows where each byte leads.
+// A place of a word has the target of each byte.
 TEST(GrammarLazy, WhatWaitsForAWordIsHeldWhileItIsWritten) {
   constexpr int64_t kLetters = 2000, kPlace = 256 * 4;
   Fuel fuel, little(kCompileSteps, kLetters * kPlace);

@@ -137,8 +137,8 @@ ws ::= [ \n]{0,200})",
   }
 }
 
-// What stays inside a string is told from what leaves it, of tokens that open one, however many and whatever the string
-// may hold: all, all but a letter that no token begins with, so many, or what is no string.
+// Tokens that open a string are separated into those that stay inside and those that leave it, however many and
+// whatever the string may hold: all, all but a letter that no token begins with, so many, or what is no string.
 TEST(GrammarMasks, AreThoseOfBruteForceWhereTokensOpenStrings) {
   testing::Words words;
   for (int b = 0; b < 256; ++b) words.texts.push_back(std::string(1, static_cast<char>(b)));
@@ -181,7 +181,7 @@ TEST(GrammarMasks, OfCountedTextsAtEachCount) {
   }
 }
 
-// A state of few items, after whose step there would be too many: what ends there ends for all that wait for it.
+// A state of few items whose step would lead to too many: what ends there ends for all that wait for it.
 TEST(GrammarMasks, OfGrammarsOfManyReadingsForeseeStepsToTooManyPlaces) {
   auto trie = testing::adversarial("{}[]\",:a1 \n", 2).trie();
   TokenMasks masks(from_gbnf("root ::= root root | x{032} \n \" \"|x ::= root | \"a\""), trie);

@@ -33,7 +33,7 @@ bool Compiled::must_forget() const {
          (together_ && together_->are_too_many() && masks_->bytes() > std::max(kIdleBytes, 2 * masks_->bytes_kept()));
 }
 
-// Forgetting would keep the room that states, tables and marks have grown to.
+// Dropping states would keep the memory that states, tables and marks have grown to.
 void Compiled::rest() {
   count();
   if (!has_grown_) return;

@@ -153,8 +153,8 @@ Step NodeReach::step(uint32_t node, size_t kind) {
   return found;
 }
 
-// Breadth first over the code points of the kind, all at once. Never too much is promised: what leaves the rule, or
-// overlaps, or is too large, counts as unknown.
+// Breadth first over the code points of the kind, all at once. A conservative estimate: what leaves the rule, overlaps,
+// or is too large counts as unknown.
 Reach NodeReach::search(uint32_t start, size_t kind) {
   const auto& leads = all_leads()[kind];
   std::vector<At> level = {{start, 0}}, next_level;

@@ -1,6 +1,6 @@
 // NodeReach: where the code points of a kind (TokenKind) lead from a node of an automaton, all of them at once: what
-// lets masks take tokens of a kind whole. Asked of nodes and not of states, which share them; answers are remembered
-// until they are forgotten.
+// lets masks take tokens of a kind whole. Computed for nodes and not for states, which share them; results are cached
+// until cleared.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace ibid::grammar {
 
-inline constexpr uint32_t kAllCodes = kMaxCounted + 1;  // a number of code points that no token is counted beyond
+inline constexpr uint32_t kAllCodes = kMaxCounted + 1;  // the largest count of code points
 inline constexpr uint32_t kNoNode = ~0u, kManyNodes = ~0u - 1;
 
-// Of texts of one kind from one node: all of up to `all` code points stay in the rule, none of `none` or more does.
-// `worst`: the longest way to the rule's end from where they lead.
+// For texts of one kind from one node: all with up to `all` code points stay in the rule, none with `none` or more
+// does. `worst`: the longest way to the rule's end from where they lead.
 struct Reach {
   uint32_t all = 0, none = 0, worst = 0;
 };
-// Where one code point of a kind leads from one node: nowhere (kNoNode), to several nodes, or to one; `is_all`: none of
-// them leads nowhere.
+// Where one code point of a kind leads from one node: nowhere (kNoNode), to several nodes, or to one; `is_all`: each of
+// them leads somewhere.
 struct Step {
   uint32_t to = kNoNode;
   bool is_all = false;
@@ -33,7 +33,7 @@ struct Step {
 // Kinds for step() alone: all code points beyond ASCII but white space, and that.
 inline constexpr size_t kNonAscii = kPlainKinds, kFarSpace = kPlainKinds + 1;
 
-// Bytes that no token of the vocabulary has in plain code points are not asked for.
+// Bytes that no token of the vocabulary has in plain code points do not count.
 class NodeReach {
  public:
   NodeReach(const Automaton& automaton, const TokenTrie& trie) : automaton_(automaton), trie_(trie) {}

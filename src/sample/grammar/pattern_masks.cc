@@ -80,11 +80,11 @@ class TokenMasks::ByGroups {
   }
 
  private:
-  // Of a bucket, tokens before `whole` may come, those from `single` on are to be looked at, others may not.
+  // Tokens of a bucket before `whole` may come, those from `single` on are checked one by one, the others may not come.
   struct Cut {
     uint32_t whole = 0, single = 0;
   };
-  static constexpr uint8_t kNowhere = 255, kAsked = 254;  // instead of a run; asked one by one
+  static constexpr uint8_t kNowhere = 255, kAsked = 254;  // instead of a run; checked one by one
 
   // What code points after one of each group do; the chain becomes the states after lower case, from `state` on.
   bool find_runs(StateId state) {
@@ -165,8 +165,8 @@ class TokenMasks::ByGroups {
     }
   }
 
-  // What its kind has said of it, set right where its cuts say otherwise: by the bits of all of it where these are
-  // kept, else one by one.
+  // The result of its kind, corrected where its cuts differ: by the bits of the whole bucket if these are kept, else
+  // one by one.
   void take_bucket(uint32_t b) {
     const auto tokens = trie_.bucket_tokens();
     const TokenTrie::Bucket& bucket = trie_.bucket(b);

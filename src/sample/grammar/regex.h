@@ -1,6 +1,6 @@
-// Regular expressions as ECMA-262 has them (with the u flag's classes), as regular sets: whatever backtracking would
-// make of them, they cost their automaton. Laziness changes nothing. What is not regular (back-references, look-around
-// but for a leading (?!...), \b) is refused by name.
+// Regular expressions as ECMA-262 has them (with the u flag's classes), as regular sets: their cost is that of their
+// automaton, without backtracking. Laziness changes nothing. What is not regular (back-references, look-around but for
+// a leading (?!...), \b) is refused by name.
 #pragma once
 
 #include <string_view>
@@ -9,12 +9,12 @@
 
 namespace ibid::grammar {
 
-// The texts in which the expression is found, as `pattern` of JSON Schema means it; or those that it is of as a whole.
+// The texts that contain a match, as `pattern` of JSON Schema; or those that match as a whole.
 enum class RegexUse { kSearch, kWhole };
 Result<CodeDfa> read_regex(std::string_view regex, RegexUse use, Fuel& fuel);
 
-// The root of `grammar`: the answer is, as a whole, of the expression (^ and $ change nothing at the ends). Of any
-// size: what has no small deterministic automaton stays as it is written.
+// The root of `grammar`: the answer matches the expression as a whole (^ and $ change nothing at the ends). Any size:
+// parts without a small deterministic automaton stay as written.
 Status read_regex(std::string_view regex, Grammar& grammar);
 
 // The same as an expression within a grammar.

@@ -85,7 +85,7 @@ class RegexReader {
       captures = false;
       if (in_.take(":")) {
       } else if (in_.peek() == '!') {
-        // A text that begins so is none: a complement, where all else of the expression stands after it.
+        // Texts that begin so are excluded: a complement, if the rest of the expression follows it.
         const bool leads = depth == 0 && made_.excluded.empty() && made_.nodes.size() == before.size() &&
                            (before.empty() || (before.size() == 1 && made_.nodes[before[0]].kind == Node::kBegin));
         if (!leads) return in_.error("Look-ahead is served only at an expression's start");
@@ -272,12 +272,12 @@ class RegexReader {
       case 'c': {
         const char letter = in_.peek();
         if (!((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')))
-          return in_.error("\\c wants a letter");
+          return in_.error("\\c needs a letter");
         in_.skip(1);
         return one(static_cast<uint32_t>(letter) & 31);
       }
       case 'x':
-        if (!in_.hex(2, c)) return in_.error("\\x wants two hexadecimal digits");
+        if (!in_.hex(2, c)) return in_.error("\\x needs two hexadecimal digits");
         return one(c);
       case 'u': {
         ASSIGN_OR_RETURN(c, read_code_point());
@@ -306,7 +306,7 @@ class RegexReader {
       for (uint32_t digit = 0; n < 7 && in_.hex(1, digit); ++n) c = c << 4 | digit;
       if (n == 0 || n == 7 || c > kMaxCodePoint || !in_.take("}")) return in_.error("This is no code point");
     } else if (!in_.hex(4, c)) {
-      return in_.error("\\u wants four hexadecimal digits");
+      return in_.error("\\u needs four hexadecimal digits");
     }
     uint32_t low = 0;
     const size_t following = in_.position();

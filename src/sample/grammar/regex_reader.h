@@ -16,7 +16,7 @@ struct Regex {
   };
 
   explicit Regex(Fuel& fuel) : sets(fuel), fuel_(&fuel), held_(fuel) {}  // which outlives it
-  uint32_t add(Node node);                                               // some node where there is no fuel
+  uint32_t add(Node node);                                               // out of fuel: some node
   uint32_t sequence(std::vector<uint32_t> parts) { return add({Node::kSequence, 0, 0, 0, std::move(parts)}); }
 
   std::vector<Node> nodes;  // parts come before what they are parts of

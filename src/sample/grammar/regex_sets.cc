@@ -31,7 +31,7 @@ constexpr LongName kLongNames[] = {{"Letter", "L"},
                                    {"Math_Symbol", "Sm"},
                                    {"Currency_Symbol", "Sc"}};
 
-// All categories at once, the first time that somebody asks.
+// All categories at once, at the first use.
 const std::array<CodeSet, 30>& categories() {
   static const std::array<CodeSet, 30> sets = [] {
     std::array<CodeSet, 30> made;

@@ -54,10 +54,10 @@ class RuleFinisher::Subsets {
 
  private:
   bool has_empty(uint32_t state) const { return in_->states_[state].empties != 0; }
-  // States with nothing but empty edges say nothing; the accepting one does.
+  // States with only empty edges do not count; the accepting one does.
   bool speaks(uint32_t state) const { return in_->states_[state].edges != 0 || state == 1; }
 
-  // `closed_` becomes all that the states lead to by empty edges, as far as it speaks, ascending.
+  // `closed_` becomes all counting states that the states lead to by empty edges, ascending.
   void close(std::span<const uint32_t> states) {
     ++epoch_;
     closed_.clear();
@@ -104,7 +104,7 @@ class RuleFinisher::Subsets {
     }
     return true;
   }
-  // Of the subset that has one state alone: most are such.
+  // For the subset of one state: most are such.
   uint32_t state_of_single(uint32_t state) {
     uint32_t& single = known_[state].single;
     if (single == kUnknown) single = add_state({&state, 1});
@@ -141,7 +141,7 @@ class RuleFinisher::Subsets {
       if (const uint32_t to = state_of_one(target); to != ~0u) add(to);
   }
 
-  // Most edges lead where others have led.
+  // Most edges have the target of an earlier edge.
   uint32_t state_of_one(uint32_t target) {
     if (known_[target].one != kUnknown) return known_[target].one;
     uint32_t to = ~0u;

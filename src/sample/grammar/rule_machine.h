@@ -1,4 +1,4 @@
-// RuleMachine: the body of one rule on its way from an expression to an automaton. First with empty edges (Thompson
+// RuleMachine: turns the body of one rule from an expression into an automaton. First with empty edges (Thompson
 // 1968), then without, deterministic by subsets (Rabin and Scott 1959) unless that grows beyond a small multiple.
 #pragma once
 
@@ -17,7 +17,7 @@ class RuleMachine {
  public:
   explicit RuleMachine(Fuel& fuel) : held_(fuel) { clear(); }
   void clear() { states_.assign(2, {}), edges_.clear(), empties_.clear(); }
-  // For `n` more edges and as many states. False: that would be too many for a rule, or there is no fuel for it.
+  // For `n` more edges and as many states. False: too many for a rule, or out of fuel.
   bool make_room(size_t n);
   uint32_t add_state() { return add_states(1); }
   uint32_t add_states(uint32_t n);  // the first of them; out of fuel it is the machine's

@@ -1,5 +1,5 @@
-// Rules as bytes: a grammar that no text of a language says, as a record keeps it. What is read from bytes is what was
-// written, rule for rule and expression for expression, and masks of both are the same.
+// Rules as bytes: the form in which a record keeps a grammar that has no source text. Reading returns what was written,
+// rule for rule and expression for expression, and masks of both are the same.
 #pragma once
 
 #include <string>
@@ -11,8 +11,7 @@ namespace ibid::grammar {
 
 // Without the names of rules and the notes.
 std::string write_rules(const Grammar& grammar);
-// Bytes from outside: what they ask of the compiler is within the grammar's fuel, or they are refused. `grammar` is
-// empty.
+// Bytes from outside: they are refused where compiling them would exceed the grammar's fuel. `grammar` is empty.
 Status read_rules(std::string_view bytes, Grammar& grammar);
 
 }  // namespace ibid::grammar

@@ -1,4 +1,4 @@
-// What schemas say of an array's items and an object's members.
+// The keywords of an array's items and an object's members.
 #include <algorithm>
 
 #include "sample/grammar/schema_logic.h"

@@ -1,4 +1,4 @@
-// SchemaDocument: a JSON Schema with its references resolved: what stands where, by which name, in which draft.
+// SchemaDocument: a JSON Schema with its references resolved: its places, names and drafts.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@ class SchemaDocument {
   static Result<SchemaDocument> read(std::string_view json, Fuel& fuel);
 
   const Value& root() const { return *root_; }
-  // Where a schema stands, as a JSON pointer: "#/properties/a".
+  // The place of a schema, as a JSON pointer: "#/properties/a".
   std::string pointer(const Value* schema) const;
-  // What a $ref or $dynamicRef of `schema` names. An error of kUnsupported where that is not within the document.
+  // The schema that a $ref or $dynamicRef of `schema` names. kUnsupported if it is not within the document.
   Result<const Value*> resolve(const Value* schema, std::string_view reference, bool is_dynamic, Fuel& fuel) const;
   // Drafts up to 7: a $ref has no siblings.
   bool is_old() const { return is_old_; }
   bool has_unevaluated() const { return has_unevaluated_; }
-  // A reference means the same wherever it stands.
+  // A reference means the same at every place.
   bool is_one_resource() const { return is_one_resource_; }
 
  private:

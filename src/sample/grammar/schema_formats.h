@@ -6,9 +6,9 @@
 
 namespace ibid::grammar {
 
-// Null for formats that say nothing here.
+// Null for formats without an expression here.
 const char* format_expression(std::string_view format);
-// Whether the expression is all that the format allows, so that its opposite is too.
+// Whether the expression is exactly what the format allows, so that its complement is exact too.
 bool format_is_exact(std::string_view format);
 
 }  // namespace ibid::grammar

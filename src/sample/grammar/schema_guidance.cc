@@ -74,12 +74,12 @@ class GuidanceReader {
     return CodeDfa::combine(own, valid, CodeDfa::How::kBoth, fuel);
   }
 
-  // Of the member's texts those that JSON may have there. kNoExpr: as if there were no such member.
+  // The member's texts that are valid JSON at that place. kNoExpr: as if there were no such member.
   Result<ExprId> texts(const std::string& name, std::string_view otherwise, std::string_view json, uint32_t most) {
     const Value* value = member_of_guidance(root_, name);
     const ExprId without = otherwise.empty() ? kNoExpr : g_.text(otherwise);
     if (value == nullptr || value->text == otherwise) return without;
-    // At no more than a part of all steps: what is left of these expressions is small.
+    // Within a part of all steps: the rest of these expressions is small.
     const int64_t n_steps = std::min(kMostSteps, g_.fuel().left());
     Fuel part(n_steps, g_.fuel().bytes_left());
     const Result<CodeDfa> both = valid_texts(value->text, json, part);

@@ -12,7 +12,7 @@ namespace {
 struct Guided {
   std::shared_ptr<const Automaton> automaton;  // null where it is refused
   std::string error;
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
 
   bool has(std::string_view text) const {
     if (automaton == nullptr) return false;
@@ -73,7 +73,7 @@ TEST(SchemaGuidance, TextsHaveTheSeparatorsAndBlanksThatItNames) {
   for (const Case& c : cases) {
     const Guided guided = guided_by(c.guidance, kPair);
     ASSERT_EQ(guided.error, "") << c.guidance;
-    EXPECT_EQ(guided.told, std::vector<std::string>()) << c.guidance;
+    EXPECT_EQ(guided.reported, std::vector<std::string>()) << c.guidance;
     for (const std::string& text : c.in) EXPECT_TRUE(guided.has(text)) << c.guidance << " " << text;
     for (const std::string& text : c.out) EXPECT_FALSE(guided.has(text)) << c.guidance << " " << text;
   }
@@ -110,10 +110,10 @@ TEST(SchemaGuidance, WhatMakesNoJsonIsRefusedByNameOrToldAndPassedOver) {
                                        std::pair{"indent", R"({"indent":2})"}}) {
     const std::string place = "\"x-guidance/" + std::string(name) + "\" at # cannot be held";
     EXPECT_TRUE(guided_by(guidance, kPair).error.starts_with(place)) << guidance;
-    const Guided told = guided_by(guidance, kPair, false);
-    ASSERT_EQ(told.told.size(), 1u) << guidance;
-    EXPECT_TRUE(told.told[0].starts_with(place)) << told.told[0];
-    EXPECT_TRUE(told.has(R"({"a":1,"b":[2,3]})")) << guidance;
+    const Guided reported = guided_by(guidance, kPair, false);
+    ASSERT_EQ(reported.reported.size(), 1u) << guidance;
+    EXPECT_TRUE(reported.reported[0].starts_with(place)) << reported.reported[0];
+    EXPECT_TRUE(reported.has(R"({"a":1,"b":[2,3]})")) << guidance;
   }
   for (const char* wrong :
        {"1", "[]", R"({"item_separator":1})", R"({"lenient":"yes"})", R"({"whitespace_flexible":0})"})
@@ -126,7 +126,7 @@ TEST(SchemaGuidance, LenientSchemasAreNotStrict) {
   EXPECT_NE(guided_by(R"({"lenient":false})", unique).error.find("uniqueItems"), std::string::npos);
   const Guided lenient = guided_by(R"({"lenient":true})", unique);
   EXPECT_TRUE(lenient.has("[1,1]"));
-  EXPECT_EQ(lenient.told.size(), 1u);
+  EXPECT_EQ(lenient.reported.size(), 1u);
 }
 
 TEST(SchemaGuidance, OneOfIsReadAsAnyOfOnlyWhereItCannotBeHeld) {
@@ -136,8 +136,8 @@ TEST(SchemaGuidance, OneOfIsReadAsAnyOfOnlyWhereItCannotBeHeld) {
     const Guided coerced = guided_by(guidance, cannot);
     EXPECT_TRUE(coerced.has("[1]")) << coerced.error;
     EXPECT_FALSE(coerced.has("1"));
-    ASSERT_EQ(coerced.told.size(), 1u);
-    EXPECT_TRUE(coerced.told[0].ends_with(
+    ASSERT_EQ(coerced.reported.size(), 1u);
+    EXPECT_TRUE(coerced.reported[0].ends_with(
         "\"enum\" at #/oneOf/0 cannot be held: under a negation, lists and objects cannot be left out."));
   }
   // An alternative that is refused by itself is no matter of the others.
@@ -148,7 +148,7 @@ TEST(SchemaGuidance, OneOfIsReadAsAnyOfOnlyWhereItCannotBeHeld) {
       guided_by(R"({"coerce_one_of":true})", R"("oneOf":[{"type":"integer"},{"type":"number","minimum":3}])");
   EXPECT_TRUE(exact.has("2") && exact.has("3.5"));
   EXPECT_FALSE(exact.has("3"));
-  EXPECT_EQ(exact.told.size(), 0u);
+  EXPECT_EQ(exact.reported.size(), 0u);
 }
 
 TEST(SchemaGuidance, SpeaksAtTheRootAlone) {

@@ -1,4 +1,4 @@
-// Whether a value is of a shape, and what a shape asks of its items and members.
+// Whether a value is of a shape, and what a shape requires of its items and members.
 #include <algorithm>
 
 #include "base/utf8.h"
@@ -30,11 +30,11 @@ Result<std::optional<Conjunction>> SchemaLogic::member(const Shape& shape, const
   return std::optional<Conjunction>(std::move(made));
 }
 
-// Whether it is plainly empty; an estimate in one direction.
+// Whether it is clearly empty; an estimate in one direction.
 Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
   Shape copy = shape;
   if (!copy.settle()) return true;
-  // What is no text of a format that is read narrowly may be one of the format.
+  // A text outside a narrowly read format may still be one of the format.
   const bool is_narrow = std::ranges::any_of(copy.patterns, [&](const Pattern& p) {
     const auto format = formats_.find(p.get());
     return format != formats_.end() && !format->second;
@@ -48,7 +48,7 @@ Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
     return true;
   }
   if (copy.types == kStringBit && copy.patterns.size() > 1) {
-    // Of two formats no text is both where none is of what is held of both.
+    // No text is of two formats if none is in the enforced parts of both.
     if (is_narrow && !std::ranges::all_of(copy.patterns, [&](const Pattern& p) { return formats_.contains(p.get()); }))
       return false;
     CodeDfa texts = CodeDfa::all();
@@ -63,7 +63,7 @@ Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
     if (!value) return true;
     leads_back_ = false;
     const Result<Shapes> all = shapes(*value);
-    if (!all && leads_back_) return false;  // what a member is may hang on what is asked here
+    if (!all && leads_back_) return false;  // a member's schema may depend on this question
     if (!all) return all.error();
     bool empty = true;
     for (const Shape& s : *all) {
@@ -76,8 +76,8 @@ Result<bool> SchemaLogic::is_empty(const Shape& shape, int depth) {
 }
 
 Result<bool> SchemaLogic::holds(const Conjunction& conjunction, const Value& value) {
-  // To ask for a schema's shapes may ask whether its values hold elsewhere: levels of values and of schemas are
-  // frames of one stack.
+  // Computing a schema's shapes may check its values against others: levels of values and of schemas are frames of one
+  // stack.
   if (depth_ >= kMaxLogicDepth) return invalid("The schema's values and schemas are nested too deeply together.");
   ++depth_;
   Result<bool> is_held = holds_any(conjunction, value);

@@ -1,4 +1,4 @@
-// What one keyword says of a value, where it needs no other schema for it; and what those that have schemas must be.
+// The constraints of keywords that need no other schema; and the checks of keywords that hold schemas.
 #include <algorithm>
 
 #include "base/quoted.h"
@@ -109,7 +109,7 @@ Status SchemaLogic::read_simple(const Value& schema, const std::string& key, con
     Result<uint32_t> n = count(value, key);
     if (!n) return no_schema(schema, key, "a whole number of at least 0");
     const bool is_max = key[1] == 'a';
-    if (!is_max && *n > kMaxRepeat) return unsupported("so many cannot be asked for");
+    if (!is_max && *n > kMaxRepeat) return unsupported("the number is too large");
     shape.*c.member = std::min(*n, kMaxRepeat);  // an answer is shorter
     return {};
   }

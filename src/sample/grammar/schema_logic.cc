@@ -7,7 +7,7 @@
 namespace ibid::grammar {
 namespace {
 
-// Keywords that say nothing about values.
+// Keywords that do not constrain values.
 bool is_annotation(const std::string& key) {
   static const std::set<std::string, std::less<>> names = {"$schema",
                                                            "$id",
@@ -60,7 +60,7 @@ namespace {
 
 size_t size_of(const Shape& s) { return s.objects.size() + s.arrays.size() + s.patterns.size() + s.required.size(); }
 
-// Each value of the one is looked for among those of the other, and each name; of objects each member among all.
+// Each value of one is looked up among those of the other, and each name; for objects each member among all.
 int64_t cost_of_meeting(const Shape& a, const Shape& b) {
   const size_t n_pairs = a.values && b.values ? a.values->size() * b.values->size() : 0;
   const size_t n_names = a.required.size() * b.required.size();
@@ -167,8 +167,8 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
   leads_back_ |= is_open;
   if (is_open || depth_ >= kMaxLogicDepth)
     return invalid("The schema at " + document_.pointer(&schema) +
-                       (is_open ? " leads back to itself before it says anything of a value."
-                                : " is led to by too many others in a row."),
+                       (is_open ? " refers back to itself before it constrains a value."
+                                : " is at the end of too long a chain of references."),
                    document_.pointer(&schema));
   ++depth_;
   open_.insert(literal);
@@ -206,7 +206,7 @@ Result<Shapes> SchemaLogic::shapes(Literal literal) {
 
 Result<Shapes> SchemaLogic::read(const Value& schema) {
   Shapes all = alone({});
-  // What cannot be held is told, and left out.
+  // What cannot be enforced is reported, and left out.
   auto hold = [&](const std::string& key, const Value& value) -> Status {
     Status done = read_keyword(schema, key, value, all);
     if (done || done.error().kind != ErrorKind::kUnsupported) return done;
@@ -237,7 +237,7 @@ Result<Shapes> SchemaLogic::read(const Value& schema) {
   return settled;
 }
 
-// Narrows `all`, or leaves it as it is and tells why.
+// Narrows `all`, or leaves it unchanged and reports why.
 Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, const Value& value, Shapes& all) {
   if (!fuel_.burn(10)) return out_of_fuel();
   bool is_simple = true;
@@ -287,10 +287,9 @@ Status SchemaLogic::read_keyword(const Value& schema, const std::string& key, co
                                                                  "propertyNames",
                                                                  "nullable"};
   if (with_others.contains(key) || is_annotation(key)) return {};
-  // A keyword that nobody knows is an annotation by the standard; it is told of all the same.
+  // By the standard an unknown keyword is an annotation; it is reported nevertheless.
   if (report_ != nullptr && report_->ignored.size() < report_->most)
-    report_->ignored.push_back(in_quotes(key) + " at " + document_.pointer(&schema) +
-                               " is no keyword that is known here.");
+    report_->ignored.push_back(in_quotes(key) + " at " + document_.pointer(&schema) + " is not a known keyword.");
   return {};
 }
 
@@ -300,7 +299,7 @@ Result<Shapes> SchemaLogic::any_of(const Value& list) {
     ASSIGN_OR_RETURN(Shapes made, shapes(Literal{&part, false}));
     TRY(append(all, std::move(made)));
   }
-  // Several may hold at once, and then all of them have evaluated: unevaluated* asks.
+  // Several may hold at once, and then all of them have evaluated: unevaluated* needs that.
   if (document_.has_unevaluated() && list.items.size() > 4) {
     ASSIGN_OR_RETURN(const bool loses, may_evaluate_together(list));
     loses_ |= loses;
@@ -320,7 +319,7 @@ Result<Shapes> SchemaLogic::any_of(const Value& list) {
 Result<bool> SchemaLogic::are_disjoint(const Value& a, const Value& b) {
   const bool lost = loses_;
   ASSIGN_OR_RETURN(const Shapes all, shapes(both(one(a), one(b))));
-  loses_ = lost;  // of alternatives it is told where they are read
+  loses_ = lost;  // alternatives report it where they are read
   for (const Shape& shape : all) {
     ASSIGN_OR_RETURN(const bool empty, is_empty(shape, 2));
     if (!empty) return false;
@@ -333,7 +332,7 @@ Result<bool> SchemaLogic::may_evaluate_together(const Value& list) {
     return std::ranges::any_of(all, [](const auto& k) { return k->evaluates; });
   };
   const bool lost = loses_;
-  std::vector<uint8_t> evaluated;  // of each alternative, the types whose parts it evaluates
+  std::vector<uint8_t> evaluated;  // for each alternative, the types whose parts it evaluates
   for (const Value& part : list.items) {
     ASSIGN_OR_RETURN(const Shapes made, shapes(Literal{&part, false}));
     uint8_t types = 0;
@@ -356,7 +355,7 @@ Result<bool> SchemaLogic::may_evaluate_together(const Value& list) {
           if (!empty) return true;
         }
     }
-  loses_ = lost;  // what was asked for here is no part of the schema
+  loses_ = lost;  // the query here is not part of the schema
   return false;
 }
 

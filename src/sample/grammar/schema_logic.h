@@ -1,6 +1,6 @@
-// SchemaLogic: from schemas to shapes. A schema's negation is the union of what negates its keywords, so `not`,
-// `oneOf`, `if` and what they imply are exact where all that they reach is; the unions are bounded by fuel and in
-// number.
+// SchemaLogic: turns schemas into shapes. A schema's negation is the union of its keywords' negations, so `not`,
+// `oneOf`, `if` and what they imply are exact if all that they reach is; fuel and a limit on their number bound the
+// unions.
 #pragma once
 
 #include <algorithm>
@@ -24,20 +24,20 @@ class SchemaLogic {
   SchemaLogic(const SchemaDocument& document, const SchemaOptions& options, Fuel& fuel, SchemaReport* report)
       : document_(document), options_(options), fuel_(fuel), held_(fuel), report_(report) {}
 
-  // What is valid under all of the schemas. Shapes that are plainly empty are not among them.
+  // The values that are valid under all of the schemas. Clearly empty shapes are left out.
   Result<Shapes> shapes(const Conjunction& conjunction);
   Result<Shapes> shapes(Literal literal);
   bool is_false(const Conjunction& conjunction) const;
   // Whether a value is of a shape, or valid under all of the schemas.
   Result<bool> holds(const Shape& shape, const Value& value);
   Result<bool> holds(const Conjunction& conjunction, const Value& value);
-  // The same for one of the shape's own values, which is not looked for among them.
+  // The same for one of the shape's own values, which is not looked up among them.
   Result<bool> fits(const Shape& shape, const Value& value);
-  // What a member of this name must be; nothing where there may be none.
+  // The schemas of a member of this name; nothing if there may be no such member.
   Result<std::optional<Conjunction>> member(const Shape& shape, const std::string& name);
   static Conjunction item(const Shape& shape, size_t index);
 
-  // A keyword that cannot be held: an error where strict, else a line of the report.
+  // A keyword that cannot be enforced: an error if strict, else a line of the report.
   Status cannot(const Value* schema, std::string_view keyword, std::string_view why);
   const SchemaDocument& document() const { return document_; }
   const SchemaOptions& options() const { return options_; }
@@ -50,14 +50,14 @@ class SchemaLogic {
   Result<Shapes> read(const Value& schema);
   Result<Shapes> read_negated(const Value& schema);
   Result<bool> holds_any(const Conjunction& conjunction, const Value& value);
-  // Of keywords that hold schemas: whether the value is what they may have.
+  // For keywords that hold schemas: whether the value has the right form.
   Status check_keyword(const Value& schema, const std::string& key, const Value& value) const;
   Status read_keyword(const Value& schema, const std::string& key, const Value& value, Shapes& all);
   Status read_simple(const Value& schema, const std::string& key, const Value& value, Shape& shape, bool& is_known);
   Status read_types(const Value& schema, const Value& value, Shape& shape);
   Result<Shapes> negated_keyword(const Value& schema, const std::string& key, const Value& value);
-  // `said`: what the keyword itself says.
-  Result<Shapes> negated_simple(const std::string& key, const Value& value, const Shape& said);
+  // `own`: the shape of the keyword itself.
+  Result<Shapes> negated_simple(const std::string& key, const Value& value, const Shape& own);
   Result<Shapes> any_of(const Value& list);
   Result<Shapes> one_of(const Value& list);
   Result<Shapes> dependent(const Value& value);
@@ -68,7 +68,7 @@ class SchemaLogic {
   Status add(Shapes& all, Shape shape);
   Status append(Shapes& all, Shapes more);
   Status narrow(Shapes& all, Result<Shapes> by);  // all or nothing
-  Status narrow(Shapes& all, const Shape& by);    // without fuel a part of it
+  Status narrow(Shapes& all, const Shape& by);    // out of fuel: a part of it
   Result<bool> is_empty(const Shape& shape, int depth);
   Result<bool> are_disjoint(const Value& a, const Value& b);
   // anyOf under unevaluated*: whether several alternatives that evaluate may hold at once.
@@ -88,9 +88,9 @@ class SchemaLogic {
   SchemaReport* report_;
   std::map<Literal, Shapes> known_;
   std::set<Literal> open_;
-  bool leads_back_ = false;  // a schema was asked for that is open
+  bool leads_back_ = false;  // an open schema was requested
   std::map<std::pair<std::string, bool>, Pattern> regexes_;
-  std::map<const CodeDfa*, bool> formats_;  // of a format's expression, whether it is all of the format
+  std::map<const CodeDfa*, bool> formats_;  // whether a format's expression is exact
   // Whether what is read has an anyOf of which some evaluate together and are held one at a time; and which it is of.
   bool loses_ = false;
   std::set<Literal> losing_;

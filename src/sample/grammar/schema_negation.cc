@@ -24,10 +24,10 @@ Result<Shapes> SchemaLogic::read_negated(const Value& schema) {
 
 Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::string& key, const Value& value) {
   if (!fuel_.burn(20)) return out_of_fuel();
-  Shape said;
+  Shape own;
   bool is_simple = true;
-  TRY(read_simple(schema, key, value, said, is_simple));  // which checks it
-  if (is_simple) return negated_simple(key, value, said);
+  TRY(read_simple(schema, key, value, own, is_simple));  // which checks it
+  if (is_simple) return negated_simple(key, value, own);
   TRY(check_keyword(schema, key, value));
   Shapes all;
   if (key == "$ref" || key == "$dynamicRef" || key == "$recursiveRef") {
@@ -96,7 +96,7 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
     const bool is_list = value.is(Value::Kind::kArray);
     if (is_list) {
       if (keywords.has_rest && keywords.rest[0].schema == &value) return no_schema(schema, key, "a schema");
-      // Of `items` and `prefixItems` that are both lists one alone says something.
+      // If `items` and `prefixItems` are both lists, only one of them counts.
       const bool is_prefix = !keywords.prefix.empty() && keywords.prefix[0][0].schema == value.items.data();
       for (size_t i = 0; is_prefix && i < keywords.prefix.size(); ++i) {
         if (all.size() > kMaxShapes) break;
@@ -127,7 +127,7 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
         all.push_back(std::move(fewer));
       }
       if (c.max != kUnbounded) {
-        if (c.max >= kMaxRepeat) return unsupported("so many cannot be asked for");
+        if (c.max >= kMaxRepeat) return unsupported("the number is too large");
         Shape more = Shape::only(kArrayBit);
         more.contains.push_back({c.what, c.max + 1, kUnbounded});
         all.push_back(std::move(more));
@@ -155,14 +155,14 @@ Result<Shapes> SchemaLogic::negated_keyword(const Value& schema, const std::stri
     return all;
   }
   if (key == "unevaluatedProperties" || key == "unevaluatedItems") return unsupported("what is evaluated is not known");
-  return all;  // then and else with if; the others say nothing
+  return all;  // then and else with if; the others constrain nothing
 }
 
-Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& value, const Shape& said) {
+Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& value, const Shape& own) {
   Shape made;
   if (key == "type") {
-    Shapes all = alone(Shape::only(static_cast<uint8_t>(kAllTypes & ~said.types)));
-    if (said.numbers.is_integer) {
+    Shapes all = alone(Shape::only(static_cast<uint8_t>(kAllTypes & ~own.types)));
+    if (own.numbers.is_integer) {
       all.push_back(Shape::only(kNumberBit));
       all.back().numbers.is_fraction = true;
     }
@@ -171,7 +171,7 @@ Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& 
   if (key == "enum" || key == "const") {
     bool is_partial = false;
     Held held(fuel_);
-    for (const Value* v : *said.values) {
+    for (const Value* v : *own.values) {
       const uint8_t bit = bit_of(*v);
       if (bit == kNumberBit) {
         if (!held.add(96 + block_of(v->text))) return out_of_fuel();
@@ -190,8 +190,8 @@ Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& 
   }
   if (key == "minimum" || key == "maximum" || key == "exclusiveMinimum" || key == "exclusiveMaximum") {
     made.types = kNumberBit;
-    if (said.numbers.low) made.numbers.high = NumberLimit{said.numbers.low->value, !said.numbers.low->is_exclusive};
-    if (said.numbers.high) made.numbers.low = NumberLimit{said.numbers.high->value, !said.numbers.high->is_exclusive};
+    if (own.numbers.low) made.numbers.high = NumberLimit{own.numbers.low->value, !own.numbers.low->is_exclusive};
+    if (own.numbers.high) made.numbers.low = NumberLimit{own.numbers.high->value, !own.numbers.high->is_exclusive};
     if (!made.numbers.low && !made.numbers.high) return Shapes();
     return alone(std::move(made));
   }
@@ -216,7 +216,7 @@ Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& 
     if (key != c.key) continue;
     ASSIGN_OR_RETURN(const uint32_t n, count(value, key));
     if (c.is_min && n == 0) return Shapes();
-    if (n >= kMaxRepeat) return unsupported("so many cannot be asked for");
+    if (n >= kMaxRepeat) return unsupported("the number is too large");
     made.types = c.type;
     made.*c.other = c.is_min ? n - 1 : n + 1;
     return alone(std::move(made));
@@ -244,7 +244,7 @@ Result<Shapes> SchemaLogic::negated_simple(const std::string& key, const Value& 
   }
   if (key == "uniqueItems") {
     if (!value.is(Value::Kind::kTrue)) return Shapes();
-    return unsupported("lists with equal items cannot be asked for");
+    return unsupported("lists with equal items cannot be required");
   }
   return unsupported("it has no opposite here");
 }

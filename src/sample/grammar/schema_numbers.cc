@@ -9,11 +9,11 @@ namespace ibid::grammar {
 namespace {
 
 constexpr size_t kDigits = 16;          // before and after the point, where a schema names no more
-constexpr int64_t kMaxStates = 20'000;  // of an automaton that knows remainders
+constexpr int64_t kMaxStates = 20'000;  // of an automaton that counts remainders
 
 std::string times(size_t n) { return "\\d{" + std::to_string(n) + "}"; }
 
-// An expression of the texts without sign whose value is at least, or more than, |limit|.
+// An expression for the unsigned texts whose value is at least, or more than, |limit|.
 std::string at_least_text(const Decimal& limit, bool is_exclusive) {
   const std::string whole = limit.whole(), fraction = limit.fraction();
   std::string all = "[1-9]" + times(whole.size()) + "\\d*(\\.\\d+)?";

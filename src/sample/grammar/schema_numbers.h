@@ -15,7 +15,7 @@ struct NumberLimit {
 };
 
 struct NumberRules {
-  bool is_integer = false;   // integers alone
+  bool is_integer = false;   // only integers
   bool is_fraction = false;  // none of them
   std::optional<NumberLimit> low, high;
   std::vector<Decimal> multiples, no_multiples;
@@ -28,10 +28,10 @@ struct NumberRules {
   void at_least(NumberLimit limit);
   void at_most(NumberLimit limit);
   bool allows(const Decimal& number) const;
-  bool is_empty() const;  // as far as the limits say
+  bool is_empty() const;  // by its limits
 };
 
-// Why multiples of it cannot be held, if they cannot.
+// Why multiples of it cannot be enforced, if they cannot.
 Status multiples_can_be_held(const Decimal& divisor);
 
 Result<CodeDfa> number_texts(const NumberRules& rules, Fuel& fuel);

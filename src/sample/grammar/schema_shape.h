@@ -1,6 +1,6 @@
-// What a JSON Schema says, as a union of shapes. A shape is a conjunction of what it asks of values by their type; all
-// logic of keywords (allOf, anyOf, oneOf, not, if, $ref, dependent*, unevaluated*) is worked out before, so that a
-// shape is what a grammar can be written from. What stands below (members, items) are conjunctions of schemas still.
+// A JSON Schema as a union of shapes. A shape is a conjunction of constraints on values by their type; the logic of
+// keywords (allOf, anyOf, oneOf, not, if, $ref, dependent*, unevaluated*) is resolved before, so that a grammar can be
+// written from a shape. Members and items are still conjunctions of schemas.
 #pragma once
 
 #include <compare>
@@ -16,12 +16,12 @@
 
 namespace ibid::grammar {
 
-// A schema, or what it refuses.
+// A schema, or its negation.
 struct Literal {
   const Value* schema = nullptr;
   bool is_negated = false;
   bool operator==(const Literal&) const = default;
-  // As the document has them, so that what a schema becomes hangs on nothing else.
+  // In the order of the document, so that the result depends on nothing else.
   std::strong_ordering operator<=>(const Literal& other) const {
     if (const auto order = schema->place <=> other.schema->place; order != 0) return order;
     if (const auto order = schema <=> other.schema; order != 0) return order;  // of no document
@@ -47,7 +47,7 @@ uint8_t bit_of(const Value& value);
 
 using Pattern = std::shared_ptr<const CodeDfa>;
 
-// What many shapes have in common: copies are one thing, until somebody changes one of them.
+// Data that many shapes share: copies share one object until one of them is changed.
 template <typename T>
 class Shared {
  public:
@@ -102,7 +102,7 @@ struct Shape {
   std::vector<Shared<ArrayKeywords>> arrays;
   uint32_t min_items = 0, max_items = kUnbounded;
   std::vector<ContainsKeyword> contains;
-  const Value* unique = nullptr;  // the schema that asks for it
+  const Value* unique = nullptr;  // the schema that requires it
   std::vector<Shared<ObjectKeywords>> objects;
   std::vector<std::string> required;  // in the order of the schema
   uint32_t min_members = 0, max_members = kUnbounded;
@@ -118,9 +118,9 @@ struct Shape {
   }
   void meet(const Shape& other);
   void require(const std::string& name);
-  // What it takes of a heap, about, but for what it shares with others.
+  // Its approximate heap memory, without shared parts.
   int64_t bytes() const;
-  // Sorts out what its limits leave nothing of; false where nothing is left at all.
+  // Removes types whose limits leave no value; false if no type is left.
   bool settle();
 
  private:
@@ -129,7 +129,7 @@ struct Shape {
 using Shapes = std::vector<Shape>;  // their union
 
 Shapes alone(Shape shape);
-// Objects in which a member of this name is so, if there is one.
+// Objects in which a member of this name, if present, is valid under the schemas.
 Shape member_is(const std::string& name, Conjunction value);
 // Objects without a member of this name.
 Shape forbidden_member(const std::string& name);

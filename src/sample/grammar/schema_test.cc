@@ -60,65 +60,65 @@ class Validator {
         {"array", {Kind::kArray}},   {"object", {Kind::kObject}}};
     return std::ranges::count(kKinds.at(type), value.kind) > 0;
   }
-  static bool keyword(const Value& schema, const std::string& key, const Value& says, const Value& value) {
+  static bool keyword(const Value& schema, const std::string& key, const Value& argument, const Value& value) {
     const auto n_held = [&](const Value& list) {
       return std::ranges::count_if(list.items, [&](const Value& part) { return holds(part, value); });
     };
-    if (key == "type") return is_of_type(says.text, value);
-    if (key == "enum") return std::ranges::count(says.items, value) > 0;
-    if (key == "allOf") return n_held(says) == std::ssize(says.items);
-    if (key == "anyOf") return n_held(says) > 0;
-    if (key == "oneOf") return n_held(says) == 1;
-    if (key == "not") return !holds(says, value);
+    if (key == "type") return is_of_type(argument.text, value);
+    if (key == "enum") return std::ranges::count(argument.items, value) > 0;
+    if (key == "allOf") return n_held(argument) == std::ssize(argument.items);
+    if (key == "anyOf") return n_held(argument) > 0;
+    if (key == "oneOf") return n_held(argument) == 1;
+    if (key == "not") return !holds(argument, value);
     if (key == "if") {
-      const Value* then = schema.find(holds(says, value) ? "then" : "else");
+      const Value* then = schema.find(holds(argument, value) ? "then" : "else");
       return then == nullptr || holds(*then, value);
     }
     if (value.is(Kind::kNumber)) {
-      if (key == "minimum") return value.number().compare(says.number()) >= 0;
-      if (key == "maximum") return value.number().compare(says.number()) <= 0;
+      if (key == "minimum") return value.number().compare(argument.number()) >= 0;
+      if (key == "maximum") return value.number().compare(argument.number()) <= 0;
     }
     if (value.is(Kind::kString)) {
       const auto n = static_cast<int>(value.text.size());
-      if (key == "minLength") return n >= number(says);
-      if (key == "maxLength") return n <= number(says);
-      if (key == "pattern") return std::regex_search(value.text, std::regex(says.text));
+      if (key == "minLength") return n >= number(argument);
+      if (key == "maxLength") return n <= number(argument);
+      if (key == "pattern") return std::regex_search(value.text, std::regex(argument.text));
     }
-    if (value.is(Kind::kArray)) return list_keyword(schema, key, says, value);
-    if (value.is(Kind::kObject)) return object_keyword(schema, key, says, value);
+    if (value.is(Kind::kArray)) return list_keyword(schema, key, argument, value);
+    if (value.is(Kind::kObject)) return object_keyword(schema, key, argument, value);
     return true;
   }
-  static bool list_keyword(const Value& schema, const std::string& key, const Value& says, const Value& value) {
+  static bool list_keyword(const Value& schema, const std::string& key, const Value& argument, const Value& value) {
     const auto n = static_cast<int>(value.items.size());
-    if (key == "minItems") return n >= number(says);
-    if (key == "maxItems") return n <= number(says);
+    if (key == "minItems") return n >= number(argument);
+    if (key == "maxItems") return n <= number(argument);
     const Value* prefix = schema.find("prefixItems");
     const size_t first = prefix == nullptr ? 0 : prefix->items.size();
     for (size_t i = 0; i < value.items.size(); ++i) {
-      if (key == "items" && i >= first && !holds(says, value.items[i])) return false;
-      if (key == "prefixItems" && i < first && !holds(says.items[i], value.items[i])) return false;
+      if (key == "items" && i >= first && !holds(argument, value.items[i])) return false;
+      if (key == "prefixItems" && i < first && !holds(argument.items[i], value.items[i])) return false;
     }
-    if (key == "uniqueItems" && says.is(Kind::kTrue))
+    if (key == "uniqueItems" && argument.is(Kind::kTrue))
       for (size_t i = 0; i < value.items.size(); ++i)
         for (size_t j = 0; j < i; ++j)
           if (value.items[i] == value.items[j]) return false;
     return true;
   }
-  static bool object_keyword(const Value& schema, const std::string& key, const Value& says, const Value& value) {
+  static bool object_keyword(const Value& schema, const std::string& key, const Value& argument, const Value& value) {
     const auto n = static_cast<int>(value.members.size());
-    if (key == "minProperties") return n >= number(says);
-    if (key == "maxProperties") return n <= number(says);
+    if (key == "minProperties") return n >= number(argument);
+    if (key == "maxProperties") return n <= number(argument);
     if (key == "required")
-      return std::ranges::all_of(says.items, [&](const Value& name) { return value.find(name.text) != nullptr; });
+      return std::ranges::all_of(argument.items, [&](const Value& name) { return value.find(name.text) != nullptr; });
     if (key == "properties")
-      return std::ranges::all_of(says.members, [&](const auto& m) {
+      return std::ranges::all_of(argument.members, [&](const auto& m) {
         const Value* member = value.find(m.first);
         return member == nullptr || holds(m.second, *member);
       });
     if (key == "additionalProperties") {
       const Value* known = schema.find("properties");
       return std::ranges::all_of(value.members, [&](const auto& m) {
-        return (known != nullptr && known->find(m.first) != nullptr) || holds(says, m.second);
+        return (known != nullptr && known->find(m.first) != nullptr) || holds(argument, m.second);
       });
     }
     return true;
@@ -354,7 +354,7 @@ TEST(GrammarSchema, WhatAReferenceLeadsToIsASchemaWhereverItStands) {
   EXPECT_FALSE(accepts(automaton, R"({"a":1,"b":null})"));
 }
 
-// Of keys that come twice the last one counts, as in every other reader of JSON, however many others there are.
+// The last of repeated keys counts, as in every other reader of JSON, however many others there are.
 TEST(GrammarSchema, OfEqualKeysTheLastOneCounts) {
   for (const int n_others : {0, 3, 200}) {
     std::string others;
@@ -395,7 +395,7 @@ TEST(GrammarSchema, NegationsCheckTheirKeywords) {
   }
 }
 
-// "items" that is a list says what stands first, and "prefixItems" beside it nothing.
+// "items" that is a list describes the first items, and "prefixItems" beside it is ignored.
 TEST(GrammarSchema, NegatedListsRefuseWhatEitherKeywordSays) {
   bool is_refused = false;
   const auto automaton = of_schema(
@@ -418,7 +418,7 @@ TEST(GrammarSchema, NarrowFormatsHaveNoOpposite) {
   EXPECT_TRUE(is_told(R"({"type":"string","not":{"format":"hostname"}})"));
   EXPECT_TRUE(is_told(R"({"oneOf":[{"type":"string","format":"ipv4"},{"type":"string","format":"hostname"}]})"));
   EXPECT_FALSE(is_told(R"({"type":"string","not":{"format":"ipv4"}})"));
-  // What is no text of the narrow one may be one of the format: these are not told apart by it.
+  // A text outside the narrow expression may be one of the format: the expression cannot separate these.
   EXPECT_TRUE(
       is_told(R"({"oneOf":[{"type":"string","format":"hostname"},{"type":"string","pattern":"^(a\\.){4}e$"}]})"));
   EXPECT_TRUE(is_told(R"({"oneOf":[{"type":"string","format":"hostname"},{"const":"a.a.a.a.e"}]})"));
@@ -431,7 +431,7 @@ TEST(GrammarSchema, NarrowFormatsHaveNoOpposite) {
   EXPECT_FALSE(accepts(automaton, R"("b")"));
 }
 
-// Alternatives that may hold together evaluate together; beyond four of them that is not held, and told.
+// Alternatives that may hold together evaluate together; beyond four of them that is not enforced, and reported.
 TEST(GrammarSchema, ManyAlternativesThatEvaluateTogetherAreTold) {
   const auto schema = [](int n, bool are_told_apart) {
     std::string all;
@@ -453,7 +453,7 @@ TEST(GrammarSchema, ManyAlternativesThatEvaluateTogetherAreTold) {
   }
 }
 
-// Only what an unevaluated* is told of that sees the alternatives: through allOf too, not from another place.
+// Only an unevaluated* that sees the alternatives reports it: through allOf too, not from another place.
 TEST(GrammarSchema, AlternativesElsewhereLoseNothing) {
   std::string all;
   for (int i = 0; i < 5; ++i)
@@ -517,7 +517,7 @@ TEST(GrammarSchema, EachLimitThatIsNotCountedIsTold) {
   EXPECT_TRUE(report.ignored[0].starts_with("\"minP")) << report.ignored[0];
 }
 
-// A name of a client's is not said again and again in full.
+// A client's name is not repeated in full again and again.
 TEST(GrammarSchema, WhatIsToldIsShort) {
   Fuel fuel;
   Grammar grammar(fuel);

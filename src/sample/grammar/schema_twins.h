@@ -1,5 +1,5 @@
-// Schemas that say the same at several places of a document, which generators of schemas leave everywhere: they are one
-// rule. What says nothing of values (title, description and the like) may differ.
+// Equal schemas at several places of a document, which generators of schemas often leave: they become one rule. Members
+// that do not constrain values (title, description and the like) may differ.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ibid::grammar {
 class SchemaTwins {
  public:
   explicit SchemaTwins(Fuel& fuel) : fuel_(fuel), held_(fuel) {}
-  // The first schema that was asked for and says what this one does, member for member; references alike.
+  // The first requested schema that equals this one, member for member; references alike.
   const Value* first_of(const Value* schema);
   Conjunction first_of(const Conjunction& conjunction);
 

@@ -204,7 +204,7 @@ class ValueBuilder : public JsonEvents {
     open_.pop_back();
     return !closed.is_object() || merge_equal_keys(closed.members);
   }
-  // Of equal keys the last one counts, in the place of the first.
+  // The last of equal keys counts, in the place of the first.
   bool merge_equal_keys(std::vector<std::pair<std::string, Value>>& members) {
     const size_t n = members.size();
     if (n < 2) return true;

@@ -18,7 +18,7 @@ struct Decimal {
   std::string digits = {};
   int64_t exponent = 0;
 
-  static constexpr int64_t kMaxExponent = 400;  // numbers beyond are refused where exactness is asked
+  static constexpr int64_t kMaxExponent = 400;  // larger ones are refused where exactness is needed
   static Decimal of(std::string_view json_number);
   bool is_zero() const { return digits.empty(); }
   bool is_integer() const { return exponent >= 0 || is_zero(); }
@@ -36,15 +36,15 @@ struct Value {
   std::string text = {};  // of a number as spelled, of a string
   std::vector<Value> items = {};
   std::vector<std::pair<std::string, Value>> members = {};
-  uint32_t place = 0;     // in its document, by the text, from 1; tells nothing of the value
-  uint32_t n_values = 1;  // of which it is one: in a document, itself and all within
+  uint32_t place = 0;     // in its document, by the text, from 1; not part of the value
+  uint32_t n_values = 1;  // the number of values in it, with itself
   uint32_t n_bytes = 0;   // of their texts
-  bool is_plain = false;  // a number that is whole and has no exponent: no other such text is the same number
+  bool is_plain = false;  // an integer without an exponent: no other such text is the same number
 
   bool is(Kind k) const { return kind == k; }
   bool is_object() const { return kind == Kind::kObject; }
   const Value* find(std::string_view key) const;
-  // Its items, or it alone where it is no list.
+  // Its items, or itself if it is not a list.
   std::span<const Value> as_list() const { return is(Kind::kArray) ? std::span(items) : std::span(this, 1); }
   Decimal number() const { return Decimal::of(text); }
   bool operator==(const Value& other) const;  // as JSON Schema has it: 1 is 1.0, members have no order
@@ -53,7 +53,7 @@ struct Value {
 // Steps of fuel that a == b takes, beyond a fraction of one.
 int64_t cost_of_comparing(const Value& a, const Value& b);
 
-// What it takes is added to `held`.
+// Its memory is added to `held`.
 Result<Value> read_value(std::string_view json, Fuel& fuel, Held& held);
 
 // The text as the inside of a JSON string, in the spelling of CodeDfa::Spelling::kJson.

@@ -61,7 +61,7 @@ States::States(std::shared_ptr<const Automaton> automaton) : automaton_(std::mov
   infos_[kInitial].is_closed = false;
 }
 
-// Where no item has an edge there is nothing to find out.
+// If no item has an edge, there is nothing to compute.
 const uint32_t* States::make_row(StateId state) {
   const uint32_t n = automaton_->n_classes();
   const StateId base = infos_[state].base;
@@ -90,7 +90,7 @@ const uint32_t* States::make_row(StateId state) {
   return rows_[state] = made;
 }
 
-// Also of the classes beside it that no edge tells from it.
+// The same for the neighbouring classes that no edge distinguishes from it.
 StateId States::make_next(StateId state, uint32_t a_class) {
   const uint32_t symbol = automaton_->symbol_of(a_class);
   uint32_t lo = 0, hi = ~0u;  // of the symbols which the same edges read
@@ -351,8 +351,8 @@ uint64_t hash_of_waiting(const Waits& waiting) {
 }  // namespace
 
 // What is called in a state hangs on what waits for it there alone: so a state in which the same waits as in an earlier
-// one calls in that one's name, and texts that differ in blanks before a value are at one again within it. Not where
-// what waits was called here itself, nor in the initial state, which says that a text is complete.
+// one calls in that one's name, and texts that differ in blanks before a value are at one again within it. Not if what
+// waits was called here itself, nor in the initial state, which marks a complete text.
 StateId States::first_with_waiting(StateId id) {
   if (waiting_.empty()) return id;
   for (const Waiting& w : waiting_)

@@ -1,15 +1,15 @@
-// States: where texts stand in a grammar, each an integer. A state is Earley's set of items (Earley 1970) of which each
-// names the state in which its rule was called, so that stacks share their bottoms: a graph-structured stack whose
-// nodes are interned by content. Equal sets have one id, so to fork, to go back and to keep a state is to keep an
+// States: the positions of texts in a grammar, each an integer. A state is Earley's set of items (Earley 1970) of which
+// each names the state in which its rule was called, so that stacks share their bottoms: a graph-structured stack whose
+// nodes are interned by content. Equal sets have one id, so to fork, to roll back and to keep a state is to keep an
 // integer, and the table of transitions is the automaton of the grammar with its stack, as far as it has been visited.
 //
-// What a state calls hangs on those of its items alone that call. So a state that has others too, as inside a number or
-// among blanks before a value, has the calls of the state of the former, its base, and all transitions where the others
-// have no edge: of texts that differ in a count alone each next state costs an item, whatever may begin there.
+// What a state calls depends only on those of its items that call. So a state that has others too, as inside a number
+// or among blanks before a value, has the calls of the state of the former, its base, and all transitions where the
+// others have no edge: for texts that differ only in a count each next state costs one item, whatever may begin there.
 //
-// A function of (automaton, bytes) alone: forgetting states and making them again changes ids, never an answer. Calls
+// A function of (automaton, bytes) only: dropping states and making them again changes ids, never an answer. Calls
 // in tail position return for their callers (Leo 1991), so that right recursion does not grow.
-// Not for two threads at once. Throws std::bad_alloc alone, and is sound then.
+// Not for two threads at once. Throws only std::bad_alloc, and stays valid then.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ using StateId = uint32_t;
 inline constexpr StateId kDead = 0;
 inline constexpr StateId kInitial = 1;
 
-// `node` of a rule that, when it is through, counts as rule `as` called in state `origin`.
+// `node` of a rule that, once complete, counts as rule `as` called in state `origin`.
 struct Item {
   uint32_t node = 0, as = 0, origin = 0;
   auto operator<=>(const Item&) const = default;
@@ -49,14 +49,14 @@ class ItemList {
 
 class States {
  public:
-  // More items than these are no state but the end (kDead): with the depth, the bound of what a step costs.
+  // A state with more items is dead (kDead): with the depth, this bounds the cost of a step.
   static constexpr size_t kMaxItems = 2000;
   static constexpr size_t kMaxWaiting = 4 * kMaxItems;
   static constexpr uint32_t kMaxDepth = 1000;
 
   explicit States(std::shared_ptr<const Automaton> automaton);
 
-  // False where the initial state would have too many items: of such no automaton is compiled.
+  // False if the initial state would have too many items: such a grammar is refused.
   bool begins() const { return begins_; }
   const Automaton& automaton() const { return *automaton_; }
   // The state after one more symbol; kDead where none is. `state` is alive.
@@ -67,13 +67,13 @@ class States {
   StateId next_in(const uint32_t* row, StateId state, uint32_t a_class) {
     return row[a_class] != kUnknown ? row[a_class] : make_next(state, a_class);
   }
-  // After each symbol that has an edge is a state that is alive, and none of too many items: so little is in this one,
-  // and waits for what ends there. Looks once, at kMaxItems at most.
+  // Each symbol with an edge leads to a live state, none with too many items: so few items are in this state and wait
+  // for what ends there. Computed once, over at most kMaxItems items.
   bool is_small(StateId state) {
     const Size known = infos_[state].size;
     return known == Size::kUnknown ? finds_small(state) : known == Size::kSmall;
   }
-  // There is an edge, and the state after it is not made yet.
+  // There is an edge, and the state after it does not exist yet.
   static bool has_unmade(const uint32_t* row, uint32_t a_class) { return row[a_class] == kUnknown; }
   StateId after(StateId state, std::string_view bytes) {
     for (size_t i = 0; i < bytes.size() && state != kDead; ++i) state = next(state, static_cast<uint8_t>(bytes[i]));
@@ -81,7 +81,7 @@ class States {
   }
 
   bool accepts(StateId state) const { return infos_[state].accepts; }
-  // It accepts, and no symbol may follow.
+  // The state accepts, and no symbol may follow.
   bool is_closed(StateId state) const { return infos_[state].is_closed; }
   // The fewest symbols from here to a state that accepts.
   uint32_t shortest(StateId state) const { return infos_[state].shortest; }
@@ -95,7 +95,7 @@ class States {
   size_t bytes() const { return bytes_; }
   uint64_t n_made() const { return n_made_; }
 
-  // Forgets all but the initial state, those of `live` and what these refer to. The ids of these stay.
+  // Drops all states but the initial one, those of `live` and what these refer to. Their ids stay.
   void forget_others(std::span<const StateId> live);
 
  private:
@@ -137,7 +137,7 @@ class States {
   StateId put(const Info& info);                        // into free_.back()
   size_t words_of(StateId id, const Info& info) const;  // its own
   uint32_t* item_room(size_t n_words);
-  void place(StateId id, Info& info, uint32_t* memory) const;  // says where its items lie
+  void place(StateId id, Info& info, uint32_t* memory) const;  // sets where its items lie
   StateId first_with_waiting(StateId id);
   void put_waiting_in_table(StateId id);
   uint32_t rest_after(std::span<const Waiting> waiting, const Item& item) const;
@@ -149,14 +149,14 @@ class States {
   uint32_t n_looks_ = 0;
   std::vector<StateId> to_look_at_;
   std::vector<Info> infos_;
-  std::vector<uint32_t*> rows_;                          // per state; null: not asked for yet
+  std::vector<uint32_t*> rows_;                          // per state; null: not used yet
   std::vector<std::unique_ptr<uint32_t[]>> row_memory_;  // of kRowsAtOnce rows each
   size_t n_rows_ = 0;
   std::vector<std::unique_ptr<uint32_t[]>> item_memory_;
   uint32_t* item_at_ = nullptr;                            // free in the last one, up to
   size_t n_item_room_ = 0;                                 // words
   std::vector<StateId> table_;                             // open addressing over the kernels' hashes
-  std::unordered_multimap<uint64_t, StateId> by_waiting_;  // of those that others stand for
+  std::unordered_multimap<uint64_t, StateId> by_waiting_;  // the states that stand for others
   std::vector<StateId> free_;
   size_t n_alive_ = 0, bytes_ = 0;
   uint64_t n_made_ = 0;

@@ -1,4 +1,4 @@
-// TextReader: a place in a text of a grammar, for parsers; errors say line and column.
+// TextReader: a place in a text of a grammar, for parsers; errors name line and column.
 #pragma once
 
 #include <algorithm>

@@ -141,7 +141,7 @@ void TokenMasks::walk(const ByteTrie& trie, Found&& found) {
   const Automaton& automaton = states_.automaton();
   StateId asked = kDead;
   bool is_string = false;  // no code point of kUnicode leaves `asked`
-  ByteGroups stays = 0;    // of bytes after which `asked` goes on where it was
+  ByteGroups stays = 0;    // bytes after which `asked` stays the same state
   while (!ahead_.empty()) {
     const auto [at, state] = ahead_.back();
     ahead_.pop_back();
@@ -186,7 +186,7 @@ void TokenMasks::walk(const ByteTrie& trie, Found&& found) {
   }
 }
 
-// Of a whole trie, what begins with one of the bytes of `first`.
+// The entries of a whole trie that begin with one of the bytes of `first`.
 void TokenMasks::walk_all(const ByteTrie& trie, StateId state, const std::bitset<256>& first, uint32_t left,
                           Recipe& made) {
   const Automaton& automaton = states_.automaton();
@@ -284,7 +284,8 @@ bool TokenMasks::make_chain(StateId state, size_t kind) {
   return is_endless_ || chain_.size() > 1;
 }
 
-// What follows n code points is asked once for all n whose states go on to the same state, of those n that tokens have.
+// What follows n code points is computed once for all n whose states lead to the same state, among the n that tokens
+// have.
 template <typename Found>
 void TokenMasks::walk_tails(size_t kind, Found&& found) {
   const Automaton& automaton = states_.automaton();
@@ -391,8 +392,8 @@ bool TokenMasks::make_by_difference(StateId state, Recipe& made) {
   return true;
 }
 
-// What `other` takes all of and `state` does not, where `differs` says so of the first byte. As deep as the longest
-// text that the grammar spells out.
+// The tokens that `other` takes and `state` does not, where `differs` has the first byte. As deep as the longest text
+// that the grammar spells out.
 void TokenMasks::walk_differences(const ByteTrie& trie, StateId state, StateId other, const std::bitset<256>& differs,
                                   Recipe& made) {
   const Automaton& automaton = states_.automaton();
@@ -419,7 +420,7 @@ void TokenMasks::walk_differences(const ByteTrie& trie, StateId state, StateId o
   }
 }
 
-// Where a number may begin, after whose first digit, but 0, others may come.
+// Where a number may begin that has further digits after any first digit but 0.
 bool TokenMasks::make_by_count(StateId state, Recipe& made) {
   const StateId following = states_.next(state, '1');
   if (following == kDead) return false;
@@ -441,7 +442,7 @@ void TokenMasks::make_by_walk(StateId state, uint32_t left, Recipe& made) {
       whole.none = 0;
       auto add = [&](const Item& item, bool is_called_here) {
         const Reach r = reach_.reach(item.node, kind);
-        // A counter speaks for the begin of its body, not for what this calls in turn in its own name.
+        // A counter stands for the start of its body, not for what that calls in turn.
         const bool is_spoken_for =
             is_called_here && automaton.is_counted_body(item.as) && item.node == automaton.start(item.as);
         if (!is_spoken_for) whole.none = std::max(whole.none, r.none);

@@ -1,20 +1,20 @@
-// TokenMasks: which tokens may come next, of texts in one grammar, over one vocabulary. A mask is a function of
-// (grammar, bytes so far) and, where asked, of how many tokens are left; never of what was asked before: states,
-// transitions and masks are remembered within a budget of bytes, and made again where they were forgotten.
+// TokenMasks: which tokens may come next, for texts in one grammar, over one vocabulary. A mask is a function of
+// (grammar, bytes so far) and, if requested, of how many tokens are left; never of earlier calls: states, transitions
+// and masks are cached within a budget of bytes, and recomputed where they were dropped.
 //
 // A first mask of a state is a walk over tries of tokens, state by state. Most walks are short, as most tokens are
 // refused at their first byte. Those that are not:
-// - Where no code point of a kind (TokenKind) is told from another, as inside a string, n of them lead to one state,
-//   whichever they are. So tokens of the kind are taken whole, those of up to n code points where the state after n
-//   takes no more; of others that begin with n of the kind, what lies after these is walked from that state, once.
+// - Where the grammar does not distinguish code points of a kind (TokenKind), as inside a string, any n of them lead to
+//   one state. So tokens of the kind are taken whole, those of up to n code points where the state after n takes no
+//   more; of others that begin with n of the kind, what lies after these is walked from that state, once.
 // - Where all that the grammar does not spell out leads to such a state, as at the begin of a member's name, the mask
 //   is that state's except for the tokens whose ways differ.
 // - Where all lower case and perhaps other groups of bytes lead to one state, as in many patterns, tokens are taken by
 //   the group of their first code point, as a mark among letters may lead to a run of its own, and those after it;
-//   only those with others that may come too are looked at one by one.
+//   only those with others that may come too are checked one by one.
 // - Of tokens that open a string which holds any code point, only what lies after such code points is walked.
-// - Else kinds all of which may come, or those of up to n code points, are taken whole where the nodes say so.
-// Not for two threads at once. May throw std::bad_alloc, and is sound then.
+// - Else kinds all of which may come, or those of up to n code points, are taken whole where the nodes allow it.
+// Not for two threads at once. May throw std::bad_alloc, and stays valid then.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class TokenMasks {
 
   // Sets bit t % 32 of mask[t / 32] where token t may follow, and no other. `left`: how many tokens may still come,
   // this one included; as long as an end is within reach at all, a token that would put it out of reach is refused,
-  // so that the text is complete when they are used up. What ends an answer is no token here: see accepts().
+  // so that the text is complete when they are used up. End-of-generation tokens are not tokens here: see accepts().
   void fill(StateId state, std::span<uint32_t> mask, uint32_t left = kNoLimit);
   // The state after a token, kDead where it may not come. A token that the grammar names counts as itself wherever
   // that may come, else as its bytes.
@@ -53,15 +53,15 @@ class TokenMasks {
   const TokenTrie& trie() const { return *trie_; }
   const Automaton& automaton() const { return states_.automaton(); }
   size_t bytes() const { return states_.bytes() + reach_.bytes() + mask_bytes_; }
-  // Above the budget, forgets all that `live` do not need. Between two calls all states that are used must be in it.
+  // Above the budget, drops all that `live` do not need. States that stay in use must be in it.
   bool is_over_budget() const { return bytes() > std::max(max_bytes_, 2 * bytes_kept_); }
   void forget_others(std::span<const StateId> live);
-  size_t bytes_kept() const { return bytes_kept_; }  // by the last of them: less is not to be had
+  size_t bytes_kept() const { return bytes_kept_; }  // by the last call: the minimum
 
  private:
   // Items of the states that a mask's tokens lead through, those of states met again too, so that it is a function of
-  // the text: eight times what the slowest of real schemas asks for with 200,000 tokens. A text that asks for more is
-  // lost, as it is where a state has too many.
+  // the text: eight times what the slowest real schemas need with 200,000 tokens. A text that needs more is lost, as
+  // with a state of too many items.
   static constexpr size_t kMostLookedAt = 4'000'000;
   static constexpr uint8_t kCounts = kPlainKinds + 1;
   struct Recipe {
@@ -74,7 +74,7 @@ class TokenMasks {
     std::vector<uint32_t> bits;    // instead of tokens where these are many
     uint32_t worst = 0;            // the longest way to an end after any of them
     bool is_measured = false;      // `worst` is known: where answers must close in time
-    bool is_lost = false;          // more would have to be looked at than kMostLookedAt: nothing may come
+    bool is_lost = false;          // more than kMostLookedAt items would be read: nothing may come
   };
 
   // Tokens with a tail that may come where code points of kUnicode lead nowhere else, with their first bytes.
@@ -106,7 +106,7 @@ class TokenMasks {
 
   static constexpr std::string_view kSomeNonAscii = "\xC3\xA9", kSomeFarSpace = "\xC2\xA0";
 
-  // The state after a token's last byte where nobody asks how far its end is; or one of several.
+  // The state after a token's last byte if the distance to an end is not needed; or one of several.
   static constexpr StateId kUnmade = ~0u;
 
   class ByGroups;
@@ -123,7 +123,7 @@ class TokenMasks {
   void make_by_walk(StateId state, uint32_t left, Recipe& made);
   // What one code point of a kind leads to, all being one or none.
   Ways ways(StateId state, size_t kind);
-  // The states after 0, 1, 2, ... code points of a kind. False where these tell one from another.
+  // The states after 0, 1, 2, ... code points of a kind. False if they are distinguished.
   bool make_chain(StateId state, size_t kind);
   const Tailed& tailed(StateId state);
   std::bitset<256> next_bytes(StateId state);
@@ -139,12 +139,12 @@ class TokenMasks {
   // Calls found(entry of the tails, state).
   template <typename Found>
   void walk_tails(size_t kind, Found&& found);
-  // Of the buckets that takes_ has, what may come of tokens with a tail: to `bits`.
+  // Adds the tokens with a tail that may come, of the buckets in takes_, to `bits`.
   void add_taken_tails(Recipe& made);
   void walk_differences(const ByteTrie& trie, StateId state, StateId other, const std::bitset<256>& differs,
                         Recipe& made);
 
-  struct ByteClass {  // bytes of tokens that the grammar does not tell apart
+  struct ByteClass {  // bytes of tokens that the grammar does not distinguish
     uint32_t a_class = 0;
     ByteGroups groups = 0;
     std::bitset<256> bytes;

@@ -1,7 +1,6 @@
-// TokenTrie: the vocabulary of one model as masks need it: tries over the bytes of its tokens, one for each kind of
-// token, so that of a kind of which all may come none is looked at; and tries of what tokens have after their first
-// code points of a kind, for states that such code points do not tell apart. Immutable, one per model; made in some
-// 200 ms.
+// TokenTrie: the vocabulary of one model for masks: tries over the bytes of its tokens, one for each kind of token, so
+// that a kind that may come as a whole is not walked; and tries of the rest of tokens after their first code points of
+// a kind, for states that do not distinguish such code points. Immutable, one per model; made in some 200 ms.
 #pragma once
 
 #include <array>
@@ -38,7 +37,7 @@ inline constexpr uint32_t kMaxCounted = 32;  // code points in a token beyond wh
 
 class TokenTrie {
  public:
-  // `bytes[t]`: what token t adds to a text; empty for what is no text.
+  // `bytes[t]`: the bytes that token t adds to a text; empty for tokens without text.
   explicit TokenTrie(std::span<const std::string_view> bytes);
 
   struct Kind {

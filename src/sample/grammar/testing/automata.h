@@ -78,7 +78,7 @@ struct RandomGrammar {
   }
 };
 
-// Null where it has no text.
+// Null if it has no text.
 inline std::shared_ptr<const Automaton> compiled(const RandomGrammar& random) {
   Fuel fuel;
   Grammar grammar(fuel);

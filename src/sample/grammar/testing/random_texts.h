@@ -1,4 +1,4 @@
-// Texts that a matcher lets come, drawn token by token.
+// Texts that a matcher allows, drawn token by token.
 #pragma once
 
 #include <random>
