@@ -179,6 +179,13 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"of_equal_keys_the_first_counts", "GrammarSchema.OfEqualKeysTheLastOneCounts"},
     {"a_loop_may_be_one_shorter", "GrammarSchema.LengthsLeaveOfPatternsWhatHasThem"},
     {"row_of_the_refused_draft_before", "RefusedDrafts.TellWhatTheTargetWouldHaveSaidAfterThem"},
+    {"a_layer_turns_by_another_rope", "NaiveReference.HasTheLogitsOfLayersThatDifferInAllSizes"},
+    {"a_layer_has_anothers_scale", "NaiveReference.HasTheLogitsOfLayersThatDifferInAllSizes"},
+    {"a_layer_has_anothers_window", "NaiveReference.HasTheLogitsOfLayersThatDifferInAllSizes"},
+    {"rows_are_as_wide_as_the_widest_layers", "NaiveReference.HasTheLogitsOfLayersThatDifferInAllSizes"},
+    {"a_reader_has_a_cache_too", "MixedLayers.TheCacheHasRoomForWhatEachLayerKeepsAndNoMore"},
+    {"an_owner_keeps_its_old_number", "MixedLayers.AnOwnerOfACacheIsLeftOutWithItsReadersAlone"},
+    {"latent_rows_lie_twice", "ModelConfig.EachKindOfMixerKeepsItsOwn"},
     {"pinned_after_look_up", "Tiers.RandomSequencesKeepTheirLettersWhereverTheyHaveBeen"},
 };
 // What the simulation finds and a unit's test too, which says what is wrong and not only that something is.

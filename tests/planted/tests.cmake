@@ -15,11 +15,14 @@ add_custom_target(planted_copies DEPENDS ${planted_copies})
 
 file(GLOB_RECURSE planted_engine_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/engine/*.cc src/cache/*.cc src/spec/*.cc
   src/worker/*.cc)
-list(FILTER planted_engine_sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+file(GLOB_RECURSE planted_model_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/model/*.cc)
+foreach(part engine model)
+  list(FILTER planted_${part}_sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+endforeach()
 # Of the grammars only the files that have a fault: the rest of their library fits beside these.
 set(planted_grammar_sources ${planted_files})
 list(FILTER planted_grammar_sources INCLUDE REGEX "^src/sample/grammar/.*\\.cc$")
-foreach(part engine grammar)
+foreach(part engine model grammar)
   set(sources)
   foreach(source ${planted_${part}_sources})
     if(source IN_LIST planted_files)
@@ -32,8 +35,8 @@ foreach(part engine grammar)
   add_dependencies(planted_${part} planted_copies)
   target_include_directories(planted_${part} BEFORE PRIVATE ${planted_dir}/src ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(planted_${part} PUBLIC ibid_flags)
-  if(IBID_UNITY AND part STREQUAL engine)
-    set_target_properties(planted_engine PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  if(IBID_UNITY AND NOT part STREQUAL grammar)
+    set_target_properties(planted_${part} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   endif()
 endforeach()
 file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/scheduler_test.cc
@@ -42,11 +45,12 @@ file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/scheduler_
   src/engine/reasoning_test.cc src/engine/speculation_test.cc src/engine/verification_test.cc src/engine/draft_model_test.cc src/engine/speculative_speed_test.cc
   src/engine/window_proposer_test.cc
   src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
+  src/model/config_test.cc src/model/naive_reference_test.cc
   src/engine/record/*_test.cc src/spec/*_test.cc src/spec/experimental/*_test.cc)
 # The tests of grammars do not know of faults, and are not compiled again.
 set(grammar_tests "$<FILTER:$<TARGET_OBJECTS:sample_test>,INCLUDE,sample/grammar/(grammars|languages|lazy|masks|schema|states)_test>")
 add_executable(planted_suite ${CMAKE_CURRENT_LIST_DIR}/planted_faults.cc ${unit_tests} "${grammar_tests}")
-target_link_libraries(planted_suite PRIVATE planted_engine planted_grammar sim_objects ibid_model ibid_sample_grammar ibid_sample ibid_text
+target_link_libraries(planted_suite PRIVATE planted_engine planted_model planted_grammar sim_objects ibid_model ibid_sample_grammar ibid_sample ibid_text
   ibid_source_paths
   GTest::gtest_main ${RAPIDCHECK})
 target_include_directories(planted_suite PRIVATE ${CMAKE_SOURCE_DIR})
