@@ -89,7 +89,7 @@ struct Siblings {
     for (const TokenId t : prompt) automaton.add(t);
     for (const TokenId t : answer) {
       const SuffixAutomaton::Match& match = automaton.match();
-      const auto at = [&](int32_t i) { return automaton.text()[static_cast<size_t>(i)]; };
+      const auto at = [&](int32_t i) { return automaton.tokens()[static_cast<size_t>(i)]; };
       ++n_tokens;
       if (match.len > 0) {
         const bool has_other = at(match.first_end) != at(match.last_end);

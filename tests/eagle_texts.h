@@ -60,7 +60,7 @@ struct EagleTexts {
     proposer->read({.sequence = sequence,
                     .first = first,
                     .rows = rows,
-                    .text = text,
+                    .tokens = text,
                     .n_running = n_running,
                     .is_pinned = is_pinned});
   }
@@ -76,7 +76,7 @@ struct EagleTexts {
     }
     head.fuse(n_pairs);
     const int32_t last = n_pairs - 1, first = 0;
-    EagleHead::Said said = pairs.run(text.last(static_cast<size_t>(n_pairs)), {&last, 1});
+    EagleHead::PassResult said = pairs.run(text.last(static_cast<size_t>(n_pairs)), {&last, 1});
     for (const TokenId& draft : drafts) {
       std::ranges::copy(said.states, head.state(0).begin());
       said = pairs.run({&draft, 1}, {&first, 1});

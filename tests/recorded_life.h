@@ -121,7 +121,7 @@ struct Recorded {
     proposers.push_back(std::move(proposer));
     if (seed % 4 == 0) {
       proposers.push_back(
-          WindowProposer::create(engine->seat(), {.n_sink = 8, .n_window = 16, .max_texts = 3, .always = true})
+          WindowProposer::create(engine->seat(), {.n_sink = 8, .n_window = 16, .max_sequences = 3, .always = true})
               .value());
     }
     if (seed % 2 == 0) engine->speculate(std::make_unique<ProposerChain>(std::move(proposers)), 5);

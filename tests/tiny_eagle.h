@@ -19,7 +19,7 @@ namespace ibid::testing {
 
 // Room for the texts of a test, and numbers that lose nothing.
 inline constexpr EagleSizes kTinyEagleSizes = {
-    .n_texts = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = DType::kF32, .context_len = 128, .step_tokens = 32};
+    .n_sequences = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = DType::kF32, .context_len = 128, .step_tokens = 32};
 
 struct TinyEagle {
   int64_t width = 0, vocab_size = 0;  // the target's
@@ -135,7 +135,7 @@ class PairsOfOne {
   }
   // The pairs whose second tokens these are; features or states of as many lie in the head's first rows. The rows
   // count from these on.
-  EagleHead::Said run(std::span<const TokenId> tokens, std::span<const int32_t> rows) {
+  EagleHead::PassResult run(std::span<const TokenId> tokens, std::span<const int32_t> rows) {
     arrays_.clear();
     arrays_.add_run(tokens, n_, blocks_);
     n_ += arrays_.n_tokens();

@@ -249,7 +249,7 @@ TEST(EngineGrammar, ADraftModelDrawsWithinItToo) {
   for (const char* text : kGrammars) {
     const auto plain = answer_in(text, nullptr, stream);
     DraftModelOptions options{
-        .kv_bytes = 1 << 20, .max_texts = 2, .vocab_size = testing::kFakeVocabSize, .always = true};
+        .kv_bytes = 1 << 20, .max_sequences = 2, .vocab_size = testing::kFakeVocabSize, .always = true};
     auto draft = DraftModel::create(std::make_unique<FakeModel>(64), stream, options).value();
     const auto drafted = answer_in(text, std::move(draft), stream);
     EXPECT_EQ(drafted.second, plain.second) << text;

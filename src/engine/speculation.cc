@@ -159,7 +159,7 @@ void Speculation::show_taps(const Share& planned, const ShareResult& share) {
   extras_->read({.sequence = raw(s.id),
                  .first = share.first,
                  .rows = tap_rows_,
-                 .text = s.tokens,
+                 .tokens = s.tokens,
                  .n_running = static_cast<int32_t>(scheduler_.running().size()),
                  .is_pinned = pins_drafts(s.request->speculation.verifier)});
 }

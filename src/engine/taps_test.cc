@@ -53,8 +53,8 @@ class Tapping final : public Proposer, public ProposerExtras {
       told_.n_twice += !known.empty();
       known = state;
     }
-    if (told_.texts[tokens.sequence].size() < tokens.text.size())
-      told_.texts[tokens.sequence].assign(tokens.text.begin(), tokens.text.end());
+    if (told_.texts[tokens.sequence].size() < tokens.tokens.size())
+      told_.texts[tokens.sequence].assign(tokens.tokens.begin(), tokens.tokens.end());
   }
   ProposerExtras* extras() override { return this; }
   void propose(const ProposalInput& input, Drafts& drafts) override {

@@ -62,7 +62,7 @@ struct Drafted {
     if (k == 0) return;
     auto made = WindowProposer::create(
         engine->seat(),
-        {.n_sink = 16, .n_window = 32, .max_texts = 4, .end_of_generation = {kFakeEnd}, .always = always});
+        {.n_sink = 16, .n_window = 32, .max_sequences = 4, .end_of_generation = {kFakeEnd}, .always = always});
     window = made->get();
     std::vector<std::unique_ptr<Proposer>> all;
     if (before != nullptr) all.push_back(std::move(before));

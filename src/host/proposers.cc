@@ -28,7 +28,7 @@ namespace ibid::host {
 namespace {
 
 constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
-constexpr int32_t kDraftTexts = 8;
+constexpr int32_t kDraftSequences = 8;
 constexpr int32_t kEagleTexts = 16;
 // Of ibid's own head where nobody asked for it: its model is small, and its steps of more texts than these have no room
 // for drafts of a network (docs/decisions/0042-the-head-of-ours-by-default.md).
@@ -54,15 +54,15 @@ ModelOptions draft_options(const ModelConfig& config, int32_t context_len, const
   const int32_t longest = DraftModel::longest_read(windowed({}, limits), context_len);
   return {.context_len = std::min<int64_t>(config.trained_context_len, longest),
           .step_tokens = kDraftStep,
-          .max_rows = kDraftTexts,
-          .max_sequences = kDraftTexts};
+          .max_rows = kDraftSequences,
+          .max_sequences = kDraftSequences};
 }
 
 DraftModelOptions draft_model_options(const Loaded& loaded, const StepLimits& limits) {
   const DraftModelOptions options = {.kv_dtype = loaded.kv_dtype,
                                      .kv_bytes = loaded.draft->kv_bytes,
                                      .step_tokens = kDraftStep,
-                                     .max_texts = std::min(limits.max_sequences, kDraftTexts),
+                                     .max_sequences = std::min(limits.max_sequences, kDraftSequences),
                                      .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
                                      .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)};
   return windowed(options, limits);
@@ -73,13 +73,13 @@ void add_draft(const StepLimits& limits, LoadedDraft draft, Loaded& out) {
   // Two whole contexts, or many shorter texts; one where one is all that runs. Windows are short, and all texts have
   // one.
   constexpr int32_t kBlockLen = DraftModelOptions().block_len;
-  const int32_t n_texts = std::min(limits.max_sequences, limits.spec.draft_window ? kDraftTexts : 2);
-  const int64_t n_blocks = (draft.model->context_len() + kBlockLen - 1) / kBlockLen * n_texts;
+  const int32_t n_sequences = std::min(limits.max_sequences, limits.spec.draft_window ? kDraftSequences : 2);
+  const int64_t n_blocks = (draft.model->context_len() + kBlockLen - 1) / kBlockLen * n_sequences;
   draft.kv_bytes = n_blocks * kv_bytes_of_block(*draft.model, out.kv_dtype, kBlockLen);
   const MemoryUse& use = draft.model->memory();
   const std::string of = draft.skipped.empty() ? "draft model's " : "skipping model's ";
   out.memory.add(of + "intermediates", use.scratch_bytes + use.workspace_bytes +
-                                           kDraftTexts * draft.model->config().vocab_size * int64_t{sizeof(float)});
+                                           kDraftSequences * draft.model->config().vocab_size * int64_t{sizeof(float)});
   out.memory.add(of + "keys and values", draft.kv_bytes);
   out.draft = std::move(draft);
 }
@@ -152,7 +152,7 @@ Status size_skipped(const StepLimits& limits, Loaded& out) {
 }
 
 HeadsOptions heads_options(const StepLimits& limits, const Loaded& loaded, const LoadedHeads& heads) {
-  return {.max_texts = std::min(limits.max_sequences, HeadsOptions().max_texts),
+  return {.max_sequences = std::min(limits.max_sequences, HeadsOptions().max_sequences),
           .vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
           .context_len = loaded.context_len,
           .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer),
@@ -229,7 +229,7 @@ std::unique_ptr<Proposer> stores_of(const Loaded& loaded, const StepLimits& limi
   auto own = limits.spec.own_answers_bytes > 0 ? std::make_unique<OwnAnswers>(limits.spec.own_answers_bytes) : nullptr;
   return std::make_unique<StoreProposer>(
       loaded.store, std::move(own),
-      StoreProposerOptions{.max_texts = std::min(limits.max_sequences, StoreProposerOptions().max_texts),
+      StoreProposerOptions{.max_sequences = std::min(limits.max_sequences, StoreProposerOptions().max_sequences),
                            .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)});
 }
 
@@ -281,7 +281,7 @@ Result<std::unique_ptr<Proposer>> window_of(Engine& engine, const Loaded& loaded
 std::unique_ptr<Proposer> look_ahead_of(const Loaded& loaded, const StepLimits& limits) {
   return std::make_unique<LookAheadProposer>(
       LookAheadOptions{.n_window = limits.spec.look_ahead,
-                       .max_texts = std::min(limits.max_sequences, LookAheadOptions().max_texts),
+                       .max_sequences = std::min(limits.max_sequences, LookAheadOptions().max_sequences),
                        .end_of_generation = end_of_generation_of(*loaded.file, *loaded.tokenizer)});
 }
 
@@ -316,7 +316,7 @@ Status size_proposers(const StepLimits& limits, Loaded& out, const OnProgress& p
   if (limits.spec.window) TRY(size_window(limits, out));
   if (limits.spec.look_ahead > 0) {
     out.memory.add("windows of look-ahead",
-                   LookAheadProposer::bytes_of(std::min(limits.max_sequences, LookAheadOptions().max_texts)));
+                   LookAheadProposer::bytes_of(std::min(limits.max_sequences, LookAheadOptions().max_sequences)));
   }
   if (!limits.spec.draft_model.empty()) return size_draft(limits.spec.draft_model, limits, progress, out);
   if (!limits.spec.skip.empty()) return size_skipped(limits, out);

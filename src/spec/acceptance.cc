@@ -11,10 +11,10 @@ constexpr float kGreedy[] = {0.28F, 0.57F, 0.68F, 0.66F, 0.79F, 0.86F, 0.87F, 0.
 constexpr float kSampled[] = {0.19F, 0.45F, 0.56F, 0.63F, 0.70F, 0.70F, 0.72F, 0.80F, 0.86F, 0.90F};
 constexpr float kSampledAt = 0.8F;
 constexpr float kPriorWeight = 6;  // in observations
-constexpr float kTextWeight =
+constexpr float kSequenceWeight =
     3;  // in tokens that were right; what a sequence is like shows sooner than what a length is
 constexpr float kMost = 0.98F;
-constexpr float kKept = 0.97F;  // of what was seen of a length, each time: some 33 are remembered
+constexpr float kKept = 0.97F;  // decay per observation of a length: about 33 are remembered
 
 }  // namespace
 
@@ -24,7 +24,7 @@ size_t Acceptance::index_of(int32_t match_len) {
 
 float Acceptance::of(int32_t match_len) const {
   const size_t i = index_of(match_len);
-  const float of_all = (kTextWeight * trust_ + all_.n_right) / (kTextWeight + n_expected_);
+  const float of_all = (kSequenceWeight * trust_ + all_.n_right) / (kSequenceWeight + n_expected_);
   return (kPriorWeight * std::min(kMost, of_all * prior(i)) + seen_[i].n_right) / (kPriorWeight + seen_[i].n);
 }
 

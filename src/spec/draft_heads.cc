@@ -26,7 +26,7 @@ struct Place {
   bool is_bias = false;
 };
 
-// Names of heads' tensors without ".weight" or ".bias"; # is a number, first the head's, then the layer's.
+// Tensor names of heads, without ".weight" or ".bias"; # is a number: first the head's, then the layer's.
 struct Spelling {
   std::string_view pattern;
   Part part;
@@ -50,7 +50,7 @@ bool cut_off(std::string_view& name, std::string_view end) {
   return true;
 }
 
-// Whether `name` is of the pattern; its numbers.
+// Whether `name` matches the pattern; returns its numbers.
 bool matches(std::string_view name, std::string_view pattern, std::array<int64_t, 2>& numbers) {
   size_t n = 0, at = 0;
   for (const char c : pattern) {
@@ -88,7 +88,7 @@ class DraftHeads::Loader {
   Loader(const ModelFile& file, const Model& target, const Stream& stream)
       : file_(file), target_(target), stream_(stream) {}
 
-  // Finds and checks all; reads no matrix.
+  // Finds and checks all tensors; reads no matrix.
   Status find() {
     if (target_.vocabulary() == nullptr) return invalid("an encoder has no next token that heads could say", "--spec");
     TRY(check_kind());
@@ -125,7 +125,7 @@ class DraftHeads::Loader {
   int64_t n_outputs() const { return ids_.empty() ? target_.config().vocab_size : std::ssize(ids_); }
   int64_t n_heads() const { return std::ssize(heads_); }
 
-  // Bytes of all weights, prepared, and of the target's rows.
+  // Bytes of all prepared weights and of the target's rows.
   int64_t weight_bytes() const {
     int64_t bytes = 0;
     for (const auto& [i, head] : heads_) {
@@ -161,7 +161,7 @@ class DraftHeads::Loader {
     HeadMatrix linear, skip;
   };
   struct Found {
-    std::map<int64_t, FoundLayer> layers;  // in their order; numbers may be left out (dropout has some)
+    std::map<int64_t, FoundLayer> layers;  // in order; numbers may be missing (dropout has some)
     HeadMatrix output;
     int64_t n_inputs = 0;
   };
@@ -173,7 +173,7 @@ class DraftHeads::Loader {
     return i;
   }
 
-  // What a configuration of Hydra's program may ask for and heads here do not do.
+  // Rejects options of Hydra's configuration that are not supported here.
   Status check_kind() const {
     ASSIGN_OR_RETURN(const std::string kind, file_.meta_string("hydra_head_arch", "mlp"));
     if (kind != "mlp") {
@@ -188,7 +188,8 @@ class DraftHeads::Loader {
                        "hidden_state_offset");
   }
 
-  // Hydra's program makes a head's later layers of one object: a file that keeps each tensor once has too few of them.
+  // Hydra's program uses one object for all later layers of a head: a file that stores each tensor once has too few of
+  // them.
   Status check_layers() const {
     for (const char* key : {"hydra_num_layers", "medusa_num_layers"}) {
       ASSIGN_OR_RETURN(const int64_t n, file_.meta_int(key, 0));

@@ -234,7 +234,7 @@ TEST(HeadsProposer, ReadsTheLastStateAndTheTokensAfterIt) {
   o.ids = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89};
   const auto file = tiny_heads_file(o);
   HeadsProposer proposer(DraftHeads::load(file, *m.model, *m.stream, 4).value(), *m.stream,
-                         {.max_texts = 2, .vocab_size = 96, .context_len = 64, .always = true});
+                         {.max_sequences = 2, .vocab_size = 96, .context_len = 64, .always = true});
   EXPECT_TRUE(proposer.reads_hidden());
   const auto greedy = Sampler::compile({.temperature = 0}, 96, {}, 1).value();
   std::vector<TokenId> text = testing::some_tokens(12, 96, 3);
@@ -285,7 +285,7 @@ TEST(HeadsProposer, DrawsTreesOfWhatTheHeadsSayOfEachWay) {
     o.n_heads = 3, o.is_grounded = is_grounded;
     const auto file = tiny_heads_file(o);
     const HeadsOptions options = {
-        .max_texts = 2, .vocab_size = 96, .context_len = 64, .always = true, .branches = HeadsProposer::kBranches};
+        .max_sequences = 2, .vocab_size = 96, .context_len = 64, .always = true, .branches = HeadsProposer::kBranches};
     HeadsProposer proposer(DraftHeads::load(file, *m.model, *m.stream, HeadsProposer::n_rows(options)).value(),
                            *m.stream, options);
     const auto greedy = Sampler::compile({.temperature = 0}, 96, {}, 1).value();

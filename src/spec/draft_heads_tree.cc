@@ -22,7 +22,7 @@ Result<std::vector<int64_t>> ranks_of(std::string_view text) {
   return invalid(in_quotes(text) + " is no place of a tree; ranks like 0,1 would do", "choices");
 }
 
-// A list of lists, which a folder's metadata has one by one.
+// A list of lists, stored element by element in a folder's metadata.
 Result<std::vector<std::vector<int64_t>>> ways_of_folder(const ModelFile& file, const std::string& key) {
   std::vector<std::vector<int64_t>> ways;
   while (ways.size() < kMostPlaces && file.has_meta(key + "." + std::to_string(ways.size()))) {
@@ -53,7 +53,7 @@ Result<std::vector<DraftPlace>> DraftHeads::read_tree(const ModelFile& file) {
     if (ways.empty()) continue;
     auto tree = named_tree(ways, kMaxDrafts);
     if (!tree) return Error{tree.error().kind, file.path() + ": " + tree.error().message, kind + "_choices"};
-    if (tree->size() > kMaxDrafts) tree->resize(kMaxDrafts);  // of which no step has more
+    if (tree->size() > kMaxDrafts) tree->resize(kMaxDrafts);  // the maximum of a step
     return tree;
   }
   return std::vector<DraftPlace>();

@@ -119,7 +119,7 @@ std::set<std::vector<int64_t>> drafted(const HeadsOptions& options, const StepPr
 }
 
 TEST(NamedTrees, AreDrawnAsTheyAreAndProposedAsFarAsTheyPay) {
-  HeadsOptions options = {.max_texts = 2,
+  HeadsOptions options = {.max_sequences = 2,
                           .vocab_size = 96,
                           .context_len = 64,
                           .always = true,

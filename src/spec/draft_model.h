@@ -1,22 +1,23 @@
-// DraftModel: a small model that writes ahead of the target ("speculative decoding": Leviathan, Kalman, Matias, "Fast
+// DraftModel: a small model that drafts for the target ("speculative decoding": Leviathan, Kalman, Matias, "Fast
 // Inference from Transformers via Speculative Decoding", 2023; Chen et al., "Accelerating Large Language Model Decoding
-// with Speculative Sampling", 2023), of the target's vocabulary, with keys and values of its own.
+// with Speculative Sampling", 2023). It has the target's vocabulary and a KV cache of its own.
 //
-// It draws as the target will (spec/drafting.h).
+// It samples as the target will (spec/drafting.h).
 //
-// What it computes of a sequence stays as long as the sequence agrees: it is cut to what was accepted, and what is
-// missing is computed with the next draft, a long prompt in pieces that a step hardly notices. All sequences of a step
-// share each pass. How many tokens it draws is chosen as the step's drafts are (draft_choice.h), its own passes priced
-// too, by what they took so far; a sequence that it could not catch up with in time to gain by it is left alone.
+// Computed keys and values stay valid as far as the sequence agrees: they are truncated to the accepted tokens, and
+// missing tokens are computed with the next draft, a long prompt in small pieces that hardly lengthen a step. All
+// sequences of a step share each pass. The number of drafts is chosen like the step's drafts (draft_choice.h), with the
+// cost of its own passes estimated from earlier ones; a sequence is left alone if catching up with it would not pay off
+// in time.
 //
-// With a window it reads of a longer sequence n_sink tokens of the begin and n_window to twice as many of the end, as
+// With a window, it reads n_sink tokens at the start of a longer sequence and n_window to twice as many at its end, as
 // StreamingLLM does (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023, section 3.2) and as
-// TriForce has its smallest tier do. Positions count what is read, so that a model drafts after sequences that are
-// longer than its context. Keys lie rotated by their positions: where the window moves on, which is once for n_window
-// tokens, what it holds then is computed again ("sliding window with re-computation", section 2 there), after the sink,
-// which stays.
+// TriForce's smallest tier does. Positions count the tokens read, so a model can draft for sequences that are longer
+// than its context. Keys are stored rotated by position: when the window moves, once per n_window tokens, its tokens
+// after the sink are computed again ("sliding window with re-computation", section 2 there); the sink stays.
 //
-// One thread, the engine's; draws use the stream's team. All memory but sequences' tokens is held from the start.
+// One thread, the engine's; sampling uses the stream's team. All memory but sequences' tokens is allocated at
+// construction.
 #pragma once
 
 #include <cstdint>
@@ -35,39 +36,39 @@ namespace ibid {
 struct DraftModelOptions {
   DType kv_dtype = DType::kF16;
   int32_t block_len = 16;            // B
-  int64_t kv_bytes = 0;              // at least of the longest sequence that is read
-  int32_t step_tokens = 256;         // T of its largest pass
-  int32_t max_texts = 8;             // at a time; others have no drafts of it
-  int32_t vocab_size = 0;            // V of the target; its own rows may be padded to more or fewer
-  int32_t n_sink = 0, n_window = 0;  // n_window 0: a sequence is read whole
+  int64_t kv_bytes = 0;              // at least one sequence of longest_read() tokens
+  int32_t step_tokens = 256;         // T of the largest pass
+  int32_t max_sequences = 8;         // at a time; further sequences get no drafts from it
+  int32_t vocab_size = 0;            // V of the target; its own rows may be shorter or padded
+  int32_t n_sink = 0, n_window = 0;  // n_window 0: the whole sequence is read
   bool prefix_cache = true;
-  std::vector<TokenId> end_of_generation;  // which are not drafted
-  bool always = false;                     // drafts as many as it may, whatever they cost
+  std::vector<TokenId> end_of_generation;  // never drafted
+  bool always = false;                     // drafts as many tokens as allowed, whatever they cost
 };
 
 class DraftModel final : public Proposer {
  public:
-  // The tokens that are read of a sequence at most, drafts among them.
+  // Maximum tokens read of a sequence, drafts included.
   static int32_t longest_read(const DraftModelOptions& options, int32_t context_len);
-  // Refuses a window that a context of so many tokens cannot hold.
+  // Error: the window does not fit into a context of context_len tokens.
   static Status check(const DraftModelOptions& options, int32_t context_len);
-  // The same, then makes one. `stream` and `clock` outlive it.
+  // Checks, then creates the proposer. `stream` and `clock` outlive it.
   static Result<std::unique_ptr<DraftModel>> create(std::unique_ptr<ForwardPass> model, Stream& stream,
                                                     const DraftModelOptions& options,
                                                     const Clock& clock = steady_clock());
   ~DraftModel() override;
 
-  // Runs six short passes, so that their price is known before anybody asks. No sequence may be held.
+  // Runs six short passes to measure their cost in advance. No sequence may be held.
   void measure();
 
   void begin_step(const StepPrices& prices) override;
   bool take_next() override { return worker_->take_next(); }
-  // Without steps in which sequences that are far behind are read: whether that is worth it is weighed apart.
+  // Excludes steps that read sequences that are far behind: whether that pays is decided separately.
   double spent() const override { return reads_pieces_ ? 0 : drafting_.spent(); }
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;
-  void self_check(const HeldText& text) const override;
+  void self_check(const HeldSequence& seq) const override;
 
   // For tests.
   int64_t n_computed_tokens() const { return n_computed_tokens_; }
@@ -75,22 +76,22 @@ class DraftModel final : public Proposer {
   const BlockCache& cache() const { return cache_; }
 
  private:
-  struct Text : DraftText {
-    int32_t n_left_out = 0;  // tokens after the sink that are not read; what follows counts the others
-    int32_t n_computed = 0;  // of tokens, whose keys and values lie in the cache; fewer than tokens
+  struct Seq : DraftSequence {
+    int32_t n_left_out = 0;  // tokens skipped after the sink; the counts below exclude them
+    int32_t n_computed = 0;  // tokens with keys and values in the cache; fewer than tokens
     BlockTable blocks;
-    std::vector<TokenId> written;  // whose keys and values lie in its slots, for self_check()
+    std::vector<TokenId> written;  // tokens whose keys and values lie in the slots, for self_check()
     int32_t n_published = 0;
     ScopeId scope = ScopeId::kNone;
   };
-  using Lane = DraftLane;  // of a Sequence
+  using Lane = DraftLane;  // of a Seq
 
   DraftModel(std::unique_ptr<Worker> worker, const DraftModelOptions& options, const Clock& clock, int32_t n_blocks);
-  Text* text_of(const ProposalInput& input);
-  void drop(Text& text);
+  Seq* seq_of(const ProposalInput& input);
+  void drop(Seq& seq);
   void drop_all();
-  void follow(Text& text, const ProposalInput& input);
-  void cut(Text& text);
+  void follow(Seq& seq, const ProposalInput& input);
+  void cut(Seq& seq);
   void list_lanes(std::span<const Proposal> proposals);
   bool is_worth_reading(const Lane& lane) const;
   void share_first_pass();
@@ -98,17 +99,17 @@ class DraftModel final : public Proposer {
   std::span<const float> compute();
   bool pass();
   void build();
-  TokenId token_at(const Text& text, int32_t i) const {  // the i-th of those that are read
-    return text.tokens[static_cast<size_t>(i < options_.n_sink ? i : i + text.n_left_out)];
+  TokenId token_at(const Seq& seq, int32_t i) const {  // the i-th token read
+    return seq.tokens[static_cast<size_t>(i < options_.n_sink ? i : i + seq.n_left_out)];
   }
-  static Text& text_of(const Lane& lane) { return static_cast<Text&>(*lane.text); }
-  static int32_t n_missing(const Text& text) { return text.n_text - text.n_left_out - text.n_computed; }
+  static Seq& seq_of(const Lane& lane) { return static_cast<Seq&>(*lane.seq); }
+  static int32_t n_missing(const Seq& seq) { return seq.sequence_len - seq.n_left_out - seq.n_computed; }
 
   std::unique_ptr<Worker> worker_;
   DraftModelOptions options_;
   const Clock& clock_;
   BlockCache cache_;
-  std::vector<Text> texts_;
+  std::vector<Seq> seqs_;
   std::vector<Lane> lanes_;
   Drafting drafting_;
   bool reads_pieces_ = false;  // in this step

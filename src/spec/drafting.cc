@@ -12,7 +12,7 @@
 namespace ibid {
 namespace {
 
-constexpr int32_t kUnpriced = 2;  // drafts as long as nothing is known of what they cost
+constexpr int32_t kUnpriced = 2;  // number of drafts while their cost is unknown
 
 }  // namespace
 
@@ -30,51 +30,51 @@ void Drafting::passed(int32_t n_tokens, double seconds) {
 
 // ---- sequences ------------------------------------------------------------------------------------------------------
 
-void Drafting::begin_text(DraftText& text, const ProposalInput& input) {
-  text.sequence = input.sequence;
-  pair_.begin_text();
-  text.confidence = DraftConfidence(pair_.rate());
-  text.tokens.assign(input.prompt.begin(), input.prompt.end());
-  text.tokens.insert(text.tokens.end(), input.answer.begin(), input.answer.end());
-  text.n_text = static_cast<int32_t>(text.tokens.size());
-  text.sureness.clear();
+void Drafting::begin_sequence(DraftSequence& seq, const ProposalInput& input) {
+  seq.sequence = input.sequence;
+  pair_.begin_sequence();
+  seq.confidence = DraftConfidence(pair_.rate());
+  seq.tokens.assign(input.prompt.begin(), input.prompt.end());
+  seq.tokens.insert(seq.tokens.end(), input.answer.begin(), input.answer.end());
+  seq.sequence_len = static_cast<int32_t>(seq.tokens.size());
+  seq.sureness.clear();
 }
 
-int32_t Drafting::follow(DraftText& text, const ProposalInput& input) {
+int32_t Drafting::follow(DraftSequence& seq, const ProposalInput& input) {
   const auto n_prompt = static_cast<int32_t>(input.prompt.size());
   const int32_t n = n_prompt + static_cast<int32_t>(input.answer.size());
   const auto at = [&](int32_t i) {
     return i < n_prompt ? input.prompt[static_cast<size_t>(i)] : input.answer[static_cast<size_t>(i - n_prompt)];
   };
-  int32_t n_agreed = text.n_text;
-  const int32_t n_both = std::min(n, static_cast<int32_t>(text.tokens.size()));
-  while (n_agreed < n_both && text.tokens[static_cast<size_t>(n_agreed)] == at(n_agreed)) ++n_agreed;
-  observe(text, input, n_agreed);
-  text.tokens.resize(static_cast<size_t>(n_agreed));
-  for (int32_t i = n_agreed; i < n; ++i) text.tokens.push_back(at(i));
-  text.n_text = n;
-  text.state = input.state;
+  int32_t n_agreed = seq.sequence_len;
+  const int32_t n_both = std::min(n, static_cast<int32_t>(seq.tokens.size()));
+  while (n_agreed < n_both && seq.tokens[static_cast<size_t>(n_agreed)] == at(n_agreed)) ++n_agreed;
+  observe(seq, input, n_agreed);
+  seq.tokens.resize(static_cast<size_t>(n_agreed));
+  for (int32_t i = n_agreed; i < n; ++i) seq.tokens.push_back(at(i));
+  seq.sequence_len = n;
+  seq.state = input.state;
   return n_agreed;
 }
 
-// Of the last drafts, those up to the first that was wrong, verified or not: the sequence shows which.
-void Drafting::observe(DraftText& text, const ProposalInput& input, int32_t n_agreed) {
+// Observes the last drafts up to the first wrong one, verified or not: the sequence shows which were right.
+void Drafting::observe(DraftSequence& seq, const ProposalInput& input, int32_t n_agreed) {
   const auto n = static_cast<int32_t>(input.prompt.size() + input.answer.size());
-  for (size_t i = 0; i < text.sureness.size(); ++i) {
-    const int32_t position = text.n_text + static_cast<int32_t>(i);
+  for (size_t i = 0; i < seq.sureness.size(); ++i) {
+    const int32_t position = seq.sequence_len + static_cast<int32_t>(i);
     if (position >= n) break;
     const bool was_right = n_agreed > position;
-    text.confidence.observe(text.sureness[i], was_right);
+    seq.confidence.observe(seq.sureness[i], was_right);
     pair_.observe(was_right);
     if (!was_right) break;
   }
-  text.sureness.clear();
+  seq.sureness.clear();
 }
 
-// ---- who drafts ----------------------------------------------------------------------------------------------------
+// ---- drafting ------------------------------------------------------------------------------------------------------
 
-bool Drafting::may_draft(const DraftText& text, const Proposal& p) const {
-  const bool others_know_better = !p.drafts->empty() && p.drafts->likely.front() >= text.confidence.of_next();
+bool Drafting::may_draft(const DraftSequence& seq, const Proposal& p) const {
+  const bool others_know_better = !p.drafts->empty() && p.drafts->likely.front() >= seq.confidence.of_next();
   return (!others_know_better && p.input.has_credit) || is_pinned(p.input);
 }
 
@@ -84,7 +84,7 @@ void Drafting::choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const 
     std::erase_if(lanes, [](const DraftLane& lane) { return !lane.is_pinned && lane.n_drafts >= kUnpriced; });
     return;
   }
-  const auto expected = [](const DraftLane& lane) { return lane.likely * lane.text->confidence.of_next(); };
+  const auto expected = [](const DraftLane& lane) { return lane.likely * lane.seq->confidence.of_next(); };
   const double each = cost_.seconds(1) - cost_.seconds(0);
   std::erase_if(lanes, [&](const DraftLane& lane) {
     return !lane.is_pinned && !choice.raises(expected(lane), prices_.row + (lane.is_ready ? 0 : each));
@@ -101,7 +101,7 @@ void Drafting::choose(std::vector<DraftLane>& lanes, DraftChoice& choice) const 
 
 // ---- draws ---------------------------------------------------------------------------------------------------------
 
-// The row over the target's ids: what it has no column for never comes.
+// The row over the target's ids: ids without a column have probability 0.
 std::span<const float> Drafting::as_target(std::span<const float> row, std::vector<float>& out) const {
   const auto n = static_cast<size_t>(options_.vocab_size);
   if (options_.ids.empty() && row.size() >= n) return row.first(n);
@@ -132,8 +132,8 @@ void Drafting::draw(std::vector<DraftLane>& lanes, std::span<const float> logits
 }
 
 SampleHistory Drafting::history_of(const DraftLane& lane, Scratch& scratch) const {
-  const DraftText& text = *lane.text;
-  const auto tokens = std::span<const TokenId>(text.tokens);
+  const DraftSequence& seq = *lane.seq;
+  const auto tokens = std::span<const TokenId>(seq.tokens);
   const size_t n_prompt = lane.proposal->input.prompt.size();
   if (lane.node < 0) {
     const size_t n = tokens.size();
@@ -142,27 +142,27 @@ SampleHistory Drafting::history_of(const DraftLane& lane, Scratch& scratch) cons
   scratch.answer.assign(tokens.begin() + static_cast<std::ptrdiff_t>(n_prompt), tokens.end());
   scratch.answer.resize(scratch.answer.size() + static_cast<size_t>(lane.n_drafts));
   auto at = scratch.answer.rbegin();
-  for (int32_t i = lane.node; i >= 0; i = text.tree.nodes[static_cast<size_t>(i)].parent)
-    *at++ = text.tree.nodes[static_cast<size_t>(i)].token;
+  for (int32_t i = lane.node; i >= 0; i = seq.tree.nodes[static_cast<size_t>(i)].parent)
+    *at++ = seq.tree.nodes[static_cast<size_t>(i)].token;
   return {tokens.first(n_prompt), scratch.answer};
 }
 
 void Drafting::draw(DraftLane& lane, std::span<const float> proposers, Scratch& scratch) const {
   const ProposalInput& input = lane.proposal->input;
-  DraftText& text = *lane.text;
+  DraftSequence& seq = *lane.seq;
   const auto n = static_cast<size_t>(options_.vocab_size);
   const std::span<const float> row = as_target(proposers, scratch.row);
-  SamplerState state = lane.node < 0 ? text.state : text.tree.nodes[static_cast<size_t>(lane.node)].state;
+  SamplerState state = lane.node < 0 ? seq.state : seq.tree.nodes[static_cast<size_t>(lane.node)].state;
   const SampleHistory history = history_of(lane, scratch);
   scratch.mask.clear();
   if (input.grammar != nullptr) {
     scratch.mask.assign(std::max((n + 31) / 32, input.grammar->mask_words()), 0);
     input.grammar->fill(state.grammar, input.n_left - lane.n_drafts, scratch.mask);
   }
-  const bool is_drawn = input.verifier == Verifier::kRejection && input.temperature > 0;  // else it is certain
-  // Before the first draw: those of a tree's places are at once.
-  if (is_drawn && lane.n_drafts == 0) text.q.resize(std::max(text.q.size(), static_cast<size_t>(input.max_drafts) * n));
-  const auto q = is_drawn ? std::span(text.q).subspan(static_cast<size_t>(lane.law) * n, n) : std::span<float>();
+  const bool is_drawn = input.verifier == Verifier::kRejection && input.temperature > 0;  // else the draft is certain
+  // Before the first draw: the places of a tree are drawn together.
+  if (is_drawn && lane.n_drafts == 0) seq.q.resize(std::max(seq.q.size(), static_cast<size_t>(input.max_drafts) * n));
+  const auto q = is_drawn ? std::span(seq.q).subspan(static_cast<size_t>(lane.law) * n, n) : std::span<float>();
   lane.q = q;
   ProposeRule propose(q, lane.n_wanted);
   FirstOfRace race(lane.n_wanted);
@@ -186,7 +186,7 @@ void Drafting::draw(DraftLane& lane, std::span<const float> proposers, Scratch& 
   add_drawn(lane, tokens, state, options_.ids.empty() ? row : proposers, scratch.sampler);
 }
 
-// How sure the proposer is of each: its own probability at temperature 1, of those that are left.
+// The proposer's confidence in each token: its own probability at temperature 1, among the remaining tokens.
 void Drafting::add_drawn(DraftLane& lane, std::span<const TokenId> tokens, const SamplerState& state,
                          std::span<const float> row, SamplerScratch& scratch) const {
   const ProposalInput& input = lane.proposal->input;
@@ -195,7 +195,7 @@ void Drafting::add_drawn(DraftLane& lane, std::span<const TokenId> tokens, const
     return TokenId{static_cast<int32_t>(std::ranges::lower_bound(options_.ids, token) - options_.ids.begin())};
   };
   const bool is_scored = score_row(row, column(tokens.front()), 0, scratch).ok();
-  // After an end nothing follows, so that its row is not worth a draft; but what is drawn for rejection is offered.
+  // Nothing follows an end of generation, so its row is not worth a draft; but a token drawn for rejection is offered.
   const bool may_withhold = lane.q.empty();
   float left = 1;
   for (const TokenId token : tokens) {
@@ -218,19 +218,19 @@ void Drafting::add_drawn(DraftLane& lane, std::span<const TokenId> tokens, const
 void Drafting::take_drawn(std::vector<DraftLane>& lanes) const {
   std::erase_if(lanes, [this](DraftLane& lane) {
     if (lane.drawn.empty() || !lane.drawn.front().is_offered) return true;
-    DraftText& text = *lane.text;
+    DraftSequence& seq = *lane.seq;
     Drafts& drafts = *lane.proposal->drafts;
     const DraftNode& drawn = lane.drawn.front();
-    if (text.sureness.empty()) drafts.clear();  // those of others
-    lane.likely *= text.confidence.of(drawn.sureness);
+    if (seq.sureness.empty()) drafts.clear();  // drafts of other proposers
+    lane.likely *= seq.confidence.of(drawn.sureness);
     drafts.add(drawn.token, drafts.size() - 1, lane.is_pinned ? 1 : lane.likely, lane.q);
-    text.tokens.push_back(drawn.token);
-    text.sureness.push_back(drawn.sureness);
-    text.state = drawn.state;
+    seq.tokens.push_back(drawn.token);
+    seq.sureness.push_back(drawn.sureness);
+    seq.state = drawn.state;
     lane.law = ++lane.n_drafts;
     lane.n_tokens = 1;
     return drafts.size() >= lane.proposal->input.max_drafts ||
-           static_cast<int32_t>(text.tokens.size()) > options_.context_len;
+           static_cast<int32_t>(seq.tokens.size()) > options_.context_len;
   });
 }
 

@@ -1,6 +1,6 @@
-// Drafts: tokens that someone proposes to follow a sequence's sequence, as a tree of which a chain is the plain case.
-// They stand beside the sequence and are none of it: verification (the engine's rows of RowPurpose::kVerify) takes over
-// those that the sampler would have drawn itself, so that an answer's bytes are those of no drafts at all.
+// Drafts: tokens proposed to follow a sequence, as a tree; a chain is the simple case. They are not part of the
+// sequence: verification (the engine's rows of RowPurpose::kVerify) accepts those that the sampler would have drawn
+// anyway, so an answer's bytes are the same as without drafts.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,19 @@
 
 namespace ibid {
 
-inline constexpr int32_t kMaxDrafts = 64;  // of a sequence in a step
+inline constexpr int32_t kMaxDrafts = 64;  // per sequence and step
 
 struct Drafts {
   std::vector<TokenId> tokens;
   std::vector<int32_t>
       parents;  // of each, the index of the one before it, smaller than its own; -1: the sequence's end
-  // Of each, what it was drawn from, [V] of its proposer's until the next step; empty: nobody drew it.
+  // Per draft, the distribution that it was drawn from, [V], owned by the proposer and valid until the next step;
+  // empty: it was not sampled.
   std::vector<std::span<const float>> q;
-  std::vector<uint8_t> is_distinct;  // of each: 1: it was drawn from q without the siblings before it, normalised again
-  std::vector<float> likely;         // of each, how likely it is taken over: it and all on the way to it; 1: verify it
-  bool must_run = false;  // a replay's: so many ran, whatever a grammar, a clock or a price would say of these
+  std::vector<uint8_t> is_distinct;  // per draft: 1: drawn from q without the siblings before it, normalised again
+  std::vector<float>
+      likely;  // per draft, the probability that it and all drafts on the path to it are accepted; 1: always verify
+  bool must_run = false;  // in a replay: this number of drafts ran; grammar, clock and prices do not change it
 
   int32_t size() const { return static_cast<int32_t>(tokens.size()); }
   bool empty() const { return tokens.empty(); }
@@ -50,14 +52,14 @@ struct Drafts {
     is_distinct.push_back(was_distinct ? 1 : 0);
   }
 
-  // How many tokens lie on the way from the sequence's end to draft i, its own included: its position is that of the
-  // sequence's last token and this.
+  // Number of tokens on the path from the sequence's end to draft i, inclusive: its position is that of the sequence's
+  // last token plus this.
   int32_t depth(int32_t i) const;
-  // Among the first n drafts, the one after `parent` (-1: the sequence) that is `token`; -1: none.
+  // Among the first n drafts, the successor of `parent` (-1: the sequence) that equals `token`; -1: none.
   int32_t child(int32_t parent, TokenId token, int32_t n) const;
   // Whether each of the first n follows the one before it.
   bool is_chain(int32_t n) const;
-  // The first draft after the sequence, the first after that, and so on: at most n.
+  // The first draft after the sequence, the first one after that, and so on; at most n.
   void first_way(size_t n, std::vector<TokenId>& out) const;
 };
 

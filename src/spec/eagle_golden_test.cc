@@ -72,7 +72,7 @@ class EagleGolden : public ::testing::TestWithParam<const char*> {
     // In pieces: the second one reads the first one's keys.
     const std::vector<int32_t> sizes = {7, 1, 16};
     int32_t at = 0;
-    EagleHead::Said said;
+    EagleHead::PassResult said;
     for (const int32_t n : sizes) {
       std::vector<int32_t> rows(static_cast<size_t>(n));
       std::iota(rows.begin(), rows.end(), 0);

@@ -27,7 +27,7 @@ std::span<float> EagleHead::feature(int32_t row) { return row_of(rows_.features,
 
 std::span<float> EagleHead::state(int32_t row) { return row_of(rows_.states, row); }
 
-// The states of other kinds are the features.
+// For other kinds the states are the features.
 void EagleHead::fuse(int32_t n) {
   if (!is_third()) return;
   const TensorView features = rows_.features.first_rows(n), states = rows_.states.first_rows(n);
@@ -41,8 +41,9 @@ void EagleHead::fuse(int32_t n) {
   linear(stream_, {}, {&states, 1}, features, {&fc, 1});
 }
 
-EagleHead::Said EagleHead::run(const ForwardBatch& batch) {
-  CHECK(batch.n_tokens <= sizes_.n_tokens && batch.n_rows <= sizes_.most_rows() && batch.n_sequences <= sizes_.n_texts);
+EagleHead::PassResult EagleHead::run(const ForwardBatch& batch) {
+  CHECK(batch.n_tokens <= sizes_.n_tokens && batch.n_rows <= sizes_.most_rows() &&
+        batch.n_sequences <= sizes_.n_sequences);
   step_.cut_to(whole_, batch.n_tokens, batch.n_rows);
   const Scratch& t = step_;
   const Tap no_tap;
@@ -73,7 +74,7 @@ EagleHead::Said EagleHead::run(const ForwardBatch& batch) {
   return {all_of(p.logits), all_of(form_.state_is_normed ? t.h : t.x)};
 }
 
-// Embeds the tokens beside the states and makes t.x of them. What the attention reads, [T, C or 2 C].
+// Embeds the tokens beside the states and computes t.x. Returns the attention's input, [T, C or 2 C].
 TensorView EagleHead::attention_input(Pass& p) {
   const Scratch& t = p.t;
   const int64_t C = p.config.width;

@@ -18,7 +18,7 @@ namespace {
 using testing::LoadedModel;
 using testing::TinyEagle;
 
-constexpr EagleSizes kSizes = {.n_texts = 2, .n_tokens = 64, .n_blocks = 8, .context_len = 64, .step_tokens = 128};
+constexpr EagleSizes kSizes = {.n_sequences = 2, .n_tokens = 64, .n_blocks = 8, .context_len = 64, .step_tokens = 128};
 
 class EagleHeads : public ::testing::Test {
  protected:

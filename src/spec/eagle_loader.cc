@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostTaps = 8;
 
-// Tensors' names without "model." before them, "midlayer." spelled "layers.0.", and without ".weight" or ".bias".
+// Tensor names without the prefix "model.", with "midlayer." spelled "layers.0.", and without ".weight" or ".bias".
 constexpr std::string_view kLayer = "layers.0.", kFeatureNorm = "fc_norm.";
 constexpr auto kMatrices =
     std::to_array<std::string_view>({"fc", "layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj",
@@ -23,12 +23,12 @@ constexpr auto kVectors = std::to_array<std::string_view>(
     {"layers.0.input_layernorm", "layers.0.hidden_norm", "layers.0.post_attention_layernorm", "norm", "input_norm",
      "embed_norm", "layers.0.self_attn.q_norm", "layers.0.self_attn.k_norm", "d2t", "t2d"});
 
-// As sentences have it.
+// For error messages.
 std::string in_layer(std::string_view name) {
   return std::string(name.starts_with(kLayer) ? name.substr(kLayer.size()) : name);
 }
 
-// Of I8, I32 and I64.
+// For I8, I32 and I64.
 std::vector<int64_t> whole_numbers(const TensorView& x) {
   std::vector<int64_t> out;
   for (int64_t i = 0; i < x.row_len(); ++i) {
@@ -59,7 +59,7 @@ std::string EagleHead::Loader::name_of(const TensorInfo& t) const {
 
 Status EagleHead::Loader::name_tensors() {
   for (const TensorInfo& t : file_.tensors()) {
-    // What the configuration says anyway; what read_draft_layer() reads.
+    // Values that the configuration has anyway; values that read_draft_layer() reads.
     if (t.name.ends_with(".rotary_emb.inv_freq") || (is_eagle3_gguf(file_) && t.name == "rope_freqs.weight")) continue;
     const std::string name = name_of(t);
     const bool is_bias = t.name.ends_with(".bias"), is_matrix = std::ranges::count(kMatrices, name) > 0;
@@ -91,7 +91,7 @@ Result<bool> EagleHead::Loader::flag(const std::string& key, bool otherwise) con
   return file_.meta_bool("eagle_config." + key, outer);
 }
 
-// One layer of the target's shape, of its last layer's sizes; the target's configuration was checked when it was read.
+// One layer of the target's shape, with the sizes of its last layer; the target's configuration was checked when read.
 Status EagleHead::Loader::read_mtp_config() {
   ModelConfig& layer = form_.layer;
   layer = target_.config();
@@ -117,7 +117,7 @@ Status EagleHead::Loader::read_config() {
                                                 : Kind::kFirst;
   if (is_mtp()) return read_mtp_config();
   ASSIGN_OR_RETURN(form_.layer, read_draft_layer(file_));
-  // Speculators leave out what is their default.
+  // Speculators leaves out its default values.
   const bool is_theirs = file_.has_meta(std::string(kSpeculatorsLayer) + "hidden_size");
   ASSIGN_OR_RETURN(form_.residual_is_normed, flag("norm_before_residual", is_theirs && is_third()));
   ASSIGN_OR_RETURN(form_.state_is_normed, flag("norm_output", false));
@@ -133,7 +133,7 @@ Status EagleHead::Loader::read_config() {
   return {};
 }
 
-// The papers' programs name a layer whose input is meant, HiddenStates one whose output is.
+// The papers' programs name the layer whose input is meant, HiddenStates the layer whose output is meant.
 Status EagleHead::Loader::find_taps() {
   const int64_t n_layers = target_.config().n_layers;
   if (!is_third()) {
@@ -158,7 +158,7 @@ Status EagleHead::Loader::find_taps() {
   return {};
 }
 
-// Of what the target's layers made, before fc: one over all of it side by side, or one for each layer.
+// Norms of the target's hidden states, before fc: one over their concatenation, or one per layer.
 Status EagleHead::Loader::find_feature_norms() {
   ASSIGN_OR_RETURN(const bool is_one, flag("norm_before_fc", false));
   ASSIGN_OR_RETURN(const bool is_each, flag("fc_norm", false));
@@ -176,32 +176,32 @@ Status EagleHead::Loader::find_feature_norms() {
   const auto n_there = std::ranges::count_if(tensors_, [](const auto& t) { return t.first.starts_with(kFeatureNorm); });
   if (n_there == static_cast<int64_t>(n)) return {};
   return invalid(
-      where() + "has " + std::to_string(n_there) + " fc_norm tensors where " + std::to_string(n) + " are told",
+      where() + "has " + std::to_string(n_there) + " fc_norm tensors where " + std::to_string(n) + " are configured",
       "fc_norm");
 }
 
-// What the outputs stand for. In a folder d2t says how far behind the output's own number the token's id lies; other
-// programs write the ids themselves. t2d tells the two apart; without it ids are what ascends by more than one a step
-// and would lie outside the vocabulary were they distances. llama.cpp's converter writes ids and no t2d: there what
-// ascends with every step is ids, for as distances it would leave a token out behind each.
+// Token ids of the outputs. In a folder, d2t holds the distance from the output's index to the token's id; other
+// programs write the ids themselves. t2d distinguishes the two; without it, values are ids if they ascend by more than
+// one per step and would lie outside the vocabulary as distances. llama.cpp's converter writes ids and no t2d: values
+// that ascend in every step are ids, since as distances each would skip a token.
 Status EagleHead::Loader::find_ids() {
   const int64_t n_vocabulary = target_.config().vocab_size;
   if (!has("d2t")) return {};
   const TensorView& d2t = at("d2t").weight->view;
   if (d2t.rank != 1 || (d2t.dtype != DType::kI64 && d2t.dtype != DType::kI32) || d2t.row_len() > n_vocabulary)
     return invalid(where() + "d2t is no list of whole numbers, one for each output", "d2t");
-  const std::vector<int64_t> said = whole_numbers(d2t);
-  std::vector<int64_t> ids = said;
-  const auto n = static_cast<int64_t>(said.size());
+  const std::vector<int64_t> values = whole_numbers(d2t);
+  std::vector<int64_t> ids = values;
+  const auto n = static_cast<int64_t>(values.size());
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t distance = said[static_cast<size_t>(i)];
+    const int64_t distance = values[static_cast<size_t>(i)];
     if (distance < -n_vocabulary || distance > n_vocabulary)
       return invalid(where() + "d2t leads out of the model's vocabulary", "d2t");
     ids[static_cast<size_t>(i)] = i + distance;
   }
-  const bool are_ids = is_eagle3_gguf(file_) && ascend(said, n_vocabulary);
+  const bool are_ids = is_eagle3_gguf(file_) && ascend(values, n_vocabulary);
   const bool fits = !are_ids && ascend(ids, n_vocabulary) && check_members(ids).ok();
-  if (!fits && ascend(said, n_vocabulary)) ids = said;
+  if (!fits && ascend(values, n_vocabulary)) ids = values;
   if (!ascend(ids, n_vocabulary))
     return invalid(where() + "d2t leads to no ascending ids of the model's vocabulary", "d2t");
   TRY(check_members(ids));
@@ -242,10 +242,10 @@ Status EagleHead::Loader::check_vector(std::string_view name, bool is_there, int
   return invalid(where() + "tensor " + in_quotes(v.name) + " is not of " + std::to_string(len), v.name);
 }
 
-// An MTP layer has those of its model's layers.
+// An MTP layer has the shapes of its model's layers.
 Status EagleHead::Loader::check_biases() const {
   TRY(at("lm_head").check_bias(where()));
-  const HeadMatrix looked_up = {nullptr, at("embed_tokens").bias};  // rows, to which nothing is added
+  const HeadMatrix looked_up = {nullptr, at("embed_tokens").bias};  // rows without a bias
   TRY(looked_up.check_bias(where()));
   const bool has_biases = form_.layer.qkv_bias;
   for (const char* name : {"layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj", "layers.0.self_attn.v_proj"}) {
@@ -287,7 +287,7 @@ Status EagleHead::Loader::check_shapes() {
   return kv_supported({.geometry = geometry(), .dtype = DType::kF16});
 }
 
-// What embeds and what makes logits brings its scale and its soft cap along.
+// The embedding and the output matrix determine the scale and the soft cap.
 void EagleHead::Loader::use_vocabulary() {
   form_.layer.embedding_scale = has("embed_tokens") ? 1.0F : target_.config().embedding_scale;
   form_.layer.logit_soft_cap = has("lm_head") ? 0.0F : target_.config().logit_soft_cap;

@@ -1,4 +1,4 @@
-// What EagleHead::load reads of a file: finds and checks all, by name and shape, before anything is prepared.
+// Loader of EagleHead: finds and checks all tensors, by name and shape, before anything is prepared.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,11 @@ class EagleHead::Loader {
   Loader(const ModelFile& file, const Model& target, const Stream& stream)
       : file_(file), target_(target), stream_(stream) {}
 
-  // Reads no matrix.
+  // Finds and checks all tensors. Reads no matrix.
   Status find();
-  // Bytes of all weights, prepared.
+  // Bytes of all prepared weights.
   int64_t weight_bytes() const;
-  // Takes what a pass computes in, and the taps.
+  // Lays out a pass's buffers and the taps.
   void lay_out(ScratchLayout& layout, const EagleSizes& sizes, Scratch& scratch, Rows& rows) const;
   size_t workspace_bytes(const EagleSizes& sizes) const;
   std::vector<KvLayout> kv_layouts(const EagleSizes& sizes) const;
@@ -39,7 +39,7 @@ class EagleHead::Loader {
   Status check_members(const std::vector<int64_t>& ids) const;
   Status check_shapes();
   void use_vocabulary();
-  // What the file has under this name; of a vector the weight.
+  // The file's matrix of this name; for a vector, the weight.
   const HeadMatrix& at(std::string_view name) const;
   bool has(std::string_view name) const { return at(name).weight != nullptr; }
   Status check_matrix(std::string_view name, int64_t n_outputs, int64_t n_inputs) const;
@@ -61,7 +61,7 @@ class EagleHead::Loader {
   const Stream& stream_;
   EagleForm form_;
   std::map<std::string, HeadMatrix, std::less<>> tensors_;
-  std::vector<std::string> feature_norms_;  // the names of those that are used
+  std::vector<std::string> feature_norms_;  // names of the norms in use
 };
 
 }  // namespace ibid

@@ -1,4 +1,4 @@
-// What an EagleHead holds: its weights, the rows of a pass, keys and values.
+// Memory of an EagleHead: its weights, the rows of a pass, keys and values.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -69,7 +69,7 @@ EagleHead::Weights EagleHead::Loader::load(Stream& stream) const {
   };
   for (const std::string& name : feature_norms_) out.feature_norms.push_back(norm(name));
   out.fc = product("fc");
-  // An MTP layer's input_layernorm stands before its attention, EAGLE-3's is of the token's half of the inputs.
+  // An MTP layer's input_layernorm is applied before its attention, EAGLE-3's to the token's half of the inputs.
   out.token_norm = norm(is_mtp() ? "embed_norm" : "layers.0.input_layernorm");
   out.state_norm = norm("layers.0.hidden_norm");
   if (is_mtp()) out.attention_norm = norm("layers.0.input_layernorm");
@@ -88,7 +88,7 @@ EagleHead::Weights EagleHead::Loader::load(Stream& stream) const {
   vocabulary.output_norm = norm("norm");
   if (has("lm_head")) vocabulary.output = product("lm_head");
   if (!has("embed_tokens")) return out;
-  // Rows are read where they lie.
+  // Rows are read in place.
   const TensorView& view = at("embed_tokens").weight->view;
   vocabulary.embedding = {.dtype = view.dtype, .n_outputs = view.dim[0], .n_inputs = view.dim[1], .raw = view};
   return out;

@@ -1,16 +1,16 @@
-// EagleProposer: an EAGLE head (spec/eagle_head.h) as a proposer of chains and trees. It is told what the target's
-// layers made of each token of a sequence, keeps what the head's attention reads of them, and drafts from the pair at
-// the sequence's end, its own states standing in for those that the target has not made yet. What drafts left is
-// overwritten by what the target makes of the tokens that were taken over.
+// EagleProposer: an EAGLE head (spec/eagle_head.h) as a proposer of chains and trees. It receives the target's hidden
+// states of each token of a sequence, stores the keys and values of the head's attention, and drafts from the pair at
+// the sequence's end; the head's own states replace those that the target has not computed yet. Keys and values of
+// drafts are overwritten by those of the accepted tokens, computed from the target's states.
 //
-// Where a sequence's beginning came from the prefix cache nobody told of it: then the head reads from there on, as if
-// the sequence began there. So it does where its keys and values found no room, and a sequence that finds no place has
-// no drafts of it. All that changes which drafts there are, and no answer.
+// If a sequence's prefix came from the prefix cache, there are no hidden states of it: the head then reads from there
+// on, as if the sequence began there. The same happens if there is no room for its keys and values; a sequence without
+// an entry gets no drafts. This changes which drafts are proposed, but no answer.
 //
-// Of a tree's drafts each sees those on the way to it alone, in whichever slots they lie (kernels/forward_batch.h).
+// Each draft of a tree attends only to the drafts on the path to it, in any slots (kernels/forward_batch.h).
 //
-// How many are drafted is chosen as a draft model's are (spec/drafting.h), trees as spec/tree_drafting.h says. One
-// thread, the engine's; draws use the stream's team. All memory but sequences' tokens is held from the start.
+// The number of drafts is chosen as for a draft model (spec/drafting.h), trees by spec/tree_drafting.h. One thread, the
+// engine's; sampling uses the stream's team. All memory but sequences' tokens is allocated at construction.
 #pragma once
 
 #include <limits>
@@ -28,25 +28,25 @@ namespace ibid {
 
 struct EagleOptions {
   int32_t vocab_size = 0;                  // V of the target
-  std::vector<TokenId> end_of_generation;  // which are not drafted
-  bool always = false;                     // drafts as many as it may, whatever they cost
-  int32_t branches = 1;                    // drafts for one place at most (TreeOptions); 1: chains
-  // Where more sequences run it reads and drafts for those alone whose drafts are pinned: what others' would bring is
-  // less than what reading costs.
+  std::vector<TokenId> end_of_generation;  // never drafted
+  bool always = false;                     // drafts as many tokens as allowed, whatever they cost
+  int32_t branches = 1;                    // maximum drafts for one place (TreeOptions); 1: chains
+  // With more running sequences, it reads and drafts only for sequences with pinned drafts: other drafts would gain
+  // less than reading costs.
   int32_t most_running = std::numeric_limits<int32_t>::max();
 };
 
 class EagleProposer final : public Proposer, public ProposerExtras {
  public:
-  // Pairs of a sequence that wait to be read: more of them are read at once, for any proposer.
+  // Maximum pairs of a sequence that wait to be read; further ones force a pass that reads them.
   static constexpr int32_t kMostWaiting = 32;
-  // Of trees: drafts of a sequence that are drawn after in one pass, and those for one place that a server has.
+  // For trees: drafts of a sequence expanded in one pass, and drafts for one place in a server.
   static constexpr int32_t kWidth = 3, kBranches = 3;
-  // For so many sequences at a time, pairs of a sequence at most and steps of the target; other members as they are.
-  // Two whole contexts of keys and values, or many shorter sequences.
-  static EagleSizes sizes(int32_t n_texts, int32_t context_len, int32_t step_tokens);
+  // Sizes for n_sequences sequences at a time of at most context_len pairs, and target steps of step_tokens; other
+  // members keep their defaults. Keys and values for two whole contexts, or many shorter sequences.
+  static EagleSizes sizes(int32_t n_sequences, int32_t context_len, int32_t step_tokens);
 
-  // `head` was loaded with sizes of the above; `stream` and `clock` outlive it.
+  // `head` was loaded with sizes(); `stream` and `clock` outlive the proposer.
   EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, const EagleOptions& options,
                 const Clock& clock = steady_clock());
 
@@ -59,46 +59,46 @@ class EagleProposer final : public Proposer, public ProposerExtras {
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;
-  void self_check(const HeldText& text) const override;
+  void self_check(const HeldSequence& seq) const override;
 
   // For tests.
   int64_t n_passes() const { return n_passes_; }
-  int64_t n_read() const { return n_read_; }  // pairs, after which nothing was drafted
+  int64_t n_read() const { return n_read_; }  // pairs read without drafting after them
   const BlockCache& cache() const { return cache_; }
 
  private:
-  // Pairs first .. first + n_read - 1, by the position of their first token, are read; n_waiting wait after them. Pair
-  // i has slot i - first.
-  struct Text : DraftText {
+  // Pairs first .. first + n_read - 1, by the position of their first token, have been read; n_waiting pairs wait after
+  // them. Pair i has slot i - first.
+  struct Seq : DraftSequence {
     int32_t first = 0, n_read = 0, n_waiting = 0;
-    bool keeps_last = false;  // what waited last is read and still there, in the first place
-    int32_t n_written = 0;    // n_read, and the drafts' after
+    bool keeps_last = false;  // the last waiting pair has been read and is still in the first place
+    int32_t n_written = 0;    // n_read plus the drafts
     BlockTable blocks;
-    std::vector<TokenId> written;  // the second token of the pair in each slot, for self_check()
-    std::vector<TokenId> waiting;  // [kMostWaiting]: their second tokens
+    std::vector<TokenId> written;  // second token of the pair in each slot, for self_check()
+    std::vector<TokenId> waiting;  // [kMostWaiting]: second tokens of the waiting pairs
     std::vector<float> features;   // [kMostWaiting, feature_len]
     int32_t end() const { return first + n_read + n_waiting; }
   };
 
-  void drop(Text& text);
-  void forget_read(Text& text);
-  void add_waiting(Text& text, TokenId token, int32_t tap_row);
-  bool read_waiting(Text& text);
-  bool has_end(Text& text, int32_t n_tokens) const;
+  void drop(Seq& seq);
+  void forget_read(Seq& seq);
+  void add_waiting(Seq& seq, TokenId token, int32_t tap_row);
+  bool read_waiting(Seq& seq);
+  bool has_end(Seq& seq, int32_t n_tokens) const;
   void list_lanes(std::span<const Proposal> proposals);
   void first_pass();
   void next_pass();
   void draw(double begin);
-  bool reserve(Text& text, int32_t n);
+  bool reserve(Seq& seq, int32_t n);
   void drop_without_room();
-  void add_node(Text& text, DraftNode& node, bool is_alone);
-  static void note_written(Text& text, int32_t slot, TokenId token);
-  void add_pairs(Text& text, bool is_wanted);
+  void add_node(Seq& seq, DraftNode& node, bool is_alone);
+  static void note_written(Seq& seq, int32_t slot, TokenId token);
+  void add_pairs(Seq& seq, bool is_wanted);
   void load_draft(const DraftNode& node);
-  void end_sequence(const Text& text);
+  void end_sequence(const Seq& seq);
   void compute();
   void measure();
-  static Text& text_of(const DraftLane& lane) { return static_cast<Text&>(*lane.text); }
+  static Seq& seq_of(const DraftLane& lane) { return static_cast<Seq&>(*lane.seq); }
 
   std::unique_ptr<EagleHead> head_;
   Stream& stream_;
@@ -107,12 +107,12 @@ class EagleProposer final : public Proposer, public ProposerExtras {
   int32_t most_running_;
   Drafting drafting_;
   TreeDrafting trees_;
-  std::vector<Text> texts_;
+  std::vector<Seq> seqs_;
   std::vector<DraftLane> lanes_;
-  EagleHead::Said said_;           // of the last one
+  EagleHead::PassResult result_;   // of the last pass
   std::vector<BlockCopy> copies_;  // always empty: nothing is shared
   BatchArrays arrays_;
-  std::vector<int32_t> path_;  // of a draft
+  std::vector<int32_t> path_;  // path to a draft
   int64_t n_passes_ = 0, n_read_ = 0;
 };
 

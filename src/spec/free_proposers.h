@@ -1,4 +1,4 @@
-// The proposers that take next to no time, in their order; `stores` and `last` come after them, if there are any.
+// The proposers that take almost no time, in order; `stores` and `last` follow them if not null.
 #pragma once
 
 #include <memory>

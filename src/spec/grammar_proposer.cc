@@ -8,7 +8,7 @@
 namespace ibid {
 namespace {
 
-// The one token that a mask allows; kNone where it allows none, or several.
+// Returns the only token that a mask allows; kNone if it allows none or several.
 TokenId only_token(std::span<const uint32_t> mask) {
   TokenId only = TokenId::kNone;
   for (size_t i = 0; i < mask.size(); ++i) {
@@ -31,7 +31,7 @@ void GrammarProposer::propose(const ProposalInput& input, Drafts& drafts) {
     const TokenId only = only_token(mask_);
     if (only == TokenId::kNone) return;
     const grammar::StateId next = input.grammar->after(input.choice, state, only);
-    if (input.grammar->is_closed(next)) return;  // its row would say nothing
+    if (input.grammar->is_closed(next)) return;  // its row would be of no use
     drafts.add(only, i - 1);
     state = next;
   }

@@ -1,5 +1,5 @@
-// GrammarProposer: drafts what a request's grammar leaves no choice about: while exactly one token may follow, it does.
-// Such drafts are certain, and are verified whatever they cost.
+// GrammarProposer: drafts tokens that a request's grammar forces: it goes on while exactly one token is allowed. Such
+// drafts are certain, and are verified whatever they cost.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 namespace ibid {
 
-constexpr int64_t kLongestSum = 65536;  // of a product, as models' are
+constexpr int64_t kLongestSum = 65536;  // maximum inner dimension, as for models
 
 bool is_float(const TensorInfo& t) {
   const DType dtype = t.view.dtype;

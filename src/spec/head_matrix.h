@@ -1,4 +1,4 @@
-// A matrix of a head's file, with its bias, and what all heads ask of one before it is prepared.
+// A matrix of a head's file with its bias, and the checks that all heads share before preparing one.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 namespace ibid {
 
 struct HeadMatrix {
-  const TensorInfo* weight = nullptr;  // of the file; null: there is none
+  const TensorInfo* weight = nullptr;  // in the file; null: none
   const TensorInfo* bias = nullptr;
 
-  // `where` begins each sentence: the file's path and ": ". The weight must be there; [n_outputs, n_inputs].
+  // `where` is the prefix of each error message: the file's path and ": ". The weight must be there; [n_outputs,
+  // n_inputs].
   Status check_shape(const Stream& stream, const std::string& where, int64_t n_outputs, int64_t n_inputs) const;
-  // A bias has a weight.
+  // Checks that a bias has a weight.
   Status check_bias(const std::string& where) const;
 };
 
-// Whether a vector may be of its type.
+// Whether the type is allowed for a vector.
 bool is_float(const TensorInfo& t);
 
 }  // namespace ibid

@@ -1,10 +1,11 @@
 // HeadsProposer: draft heads (spec/draft_heads.h) as a proposer of chains and trees. A draft costs a few products of
-// the target's width and nothing for the sequence before it, so that it is there from an answer's second token on. How
-// many are drafted, and for which places, is chosen as an EAGLE head's are (spec/tree_drafting.h): Medusa's trees,
-// whose places are fixed where rejection verifies them or the heads' file names them, and else those that pay. None is
-// deeper than there are heads.
+// the target's width and nothing for the preceding sequence, so drafts are available from an answer's second token on.
+// The number and places of drafts are chosen as for an EAGLE head (spec/tree_drafting.h): Medusa's fixed trees if
+// rejection verifies them or the heads' file names them, else the places that pay. No tree is deeper than the number of
+// heads.
 //
-// One thread, the engine's; draws use the stream's team. All memory but sequences' tokens is held from the start.
+// One thread, the engine's; sampling uses the stream's team. All memory but sequences' tokens is allocated at
+// construction.
 #pragma once
 
 #include <memory>
@@ -18,22 +19,22 @@
 namespace ibid {
 
 struct HeadsOptions {
-  int32_t max_texts = 16;  // at a time; others have no drafts of it
-  int32_t vocab_size = 0;  // V of the target
+  int32_t max_sequences = 16;  // at a time; further sequences get no drafts from it
+  int32_t vocab_size = 0;      // V of the target
   int32_t context_len = 0;
-  std::vector<TokenId> end_of_generation;  // which are not drafted
-  bool always = false;                     // drafts as many as it may, whatever they cost
-  int32_t branches = 1;                    // drafts for one place at most (TreeOptions); 1: chains
-  std::vector<DraftPlace> tree = {};       // of all sequences (DraftHeads::read_tree); empty: it grows
+  std::vector<TokenId> end_of_generation;  // never drafted
+  bool always = false;                     // drafts as many tokens as allowed, whatever they cost
+  int32_t branches = 1;                    // maximum drafts for one place (TreeOptions); 1: chains
+  std::vector<DraftPlace> tree = {};       // of all sequences (DraftHeads::read_tree); empty: it grows dynamically
 };
 
 class HeadsProposer final : public Proposer, public ProposerExtras {
  public:
   static constexpr int32_t kWidth = 3, kBranches = 3;
 
-  // What DraftHeads::load() is to hold for these: a row for each sequence, then one for each place that is drawn after.
-  static int32_t n_rows(const HeadsOptions& options) { return options.max_texts * (1 + width_of(options)); }
-  // `heads` have n_rows(options); `stream` and `clock` outlive it.
+  // max_rows for DraftHeads::load(): a row for each sequence, then one for each tree node that is expanded.
+  static int32_t n_rows(const HeadsOptions& options) { return options.max_sequences * (1 + width_of(options)); }
+  // `heads` were loaded with n_rows(options); `stream` and `clock` outlive the proposer.
   HeadsProposer(std::unique_ptr<DraftHeads> heads, Stream& stream, const HeadsOptions& options,
                 const Clock& clock = steady_clock());
 
@@ -49,14 +50,12 @@ class HeadsProposer final : public Proposer, public ProposerExtras {
   int64_t n_passes() const { return n_passes_; }  // for tests
 
  private:
-  struct Text : DraftText {
-    int32_t n_seen = 0;  // tokens of the sequence that the hidden state was told with; 0: none
+  struct Seq : DraftSequence {
+    int32_t n_seen = 0;  // tokens of the sequence when its hidden state was received; 0: none
   };
-  Text* text_of(int64_t sequence);
-  int32_t row_of(const DraftLane& lane) const {
-    return static_cast<int32_t>(static_cast<Text*>(lane.text) - &texts_[0]);
-  }
-  void drop(Text& text);
+  Seq* seq_of(int64_t sequence);
+  int32_t row_of(const DraftLane& lane) const { return static_cast<int32_t>(static_cast<Seq*>(lane.seq) - &seqs_[0]); }
+  void drop(Seq& seq);
   void measure();
   void list_lanes(std::span<const Proposal> proposals);
   bool pass(int32_t head);
@@ -64,7 +63,7 @@ class HeadsProposer final : public Proposer, public ProposerExtras {
     if (!options.tree.empty()) return widest(options.tree);
     return options.branches > 1 ? kWidth : 1;
   }
-  TokenId last_of(const Text& text) const;
+  TokenId last_of(const Seq& seq) const;
   void load_way(const DraftLane& lane, int32_t row);
 
   std::unique_ptr<DraftHeads> heads_;
@@ -72,7 +71,7 @@ class HeadsProposer final : public Proposer, public ProposerExtras {
   const Clock& clock_;
   Drafting drafting_;
   TreeDrafting trees_;
-  std::vector<Text> texts_;  // the place is the row of the heads
+  std::vector<Seq> seqs_;  // the index is the row of the heads
   std::vector<TokenId> way_;
   std::vector<DraftLane> lanes_;
   std::vector<int32_t> rows_;

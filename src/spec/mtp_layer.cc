@@ -47,7 +47,7 @@ constexpr std::array<Renamed, 17> kGguf = {{{"nextn.enorm", "embed_norm"},
                                             {"ffn_up", "layers.0.mlp.up_proj"},
                                             {"ffn_down", "layers.0.mlp.down_proj"}}};
 
-// What nobody renames keeps its name as the layer's, and EagleHead knows it or refuses it.
+// Tensors that are not listed keep their names as the layer's; EagleHead knows or rejects them.
 std::string renamed(std::string_view name, std::span<const Renamed> names) {
   for (const std::string_view end : {".weight", ".bias"}) {
     if (!name.ends_with(end)) continue;
@@ -59,7 +59,7 @@ std::string renamed(std::string_view name, std::span<const Renamed> names) {
   return "layers.0." + std::string(name);
 }
 
-// Where a file has its layer, and under which names.
+// The location of a file's layer, and its names.
 struct Spelling {
   std::string prefix;
   std::span<const Renamed> names;
@@ -110,7 +110,7 @@ Result<std::shared_ptr<const ModelFile>> mtp_layer_of(const ModelFile& model) {
     if (config.n_mtp_layers == 0 || !t.name.starts_with(spelling.prefix)) continue;
     std::string_view name = std::string_view(t.name).substr(spelling.prefix.size());
     if (name.starts_with("layers.0.")) name.remove_prefix(9);
-    if (name.starts_with("layers.")) continue;  // a further one
+    if (name.starts_with("layers.")) continue;  // a further layer
     TensorInfo& to = parts.tensors.emplace_back(t);
     to.name = renamed(name, spelling.names);
   }

@@ -149,7 +149,7 @@ Said said_by(const std::shared_ptr<const ModelFile>& file) {
   }
   (*head)->fuse(11);
   const int32_t last = 10, first = 0;
-  EagleHead::Said heard = pairs.run(std::span(text).last(11), {&last, 1});
+  EagleHead::PassResult heard = pairs.run(std::span(text).last(11), {&last, 1});
   out.head.assign(heard.logits.begin(), heard.logits.end());
   const std::vector<float> state(heard.states.begin(), heard.states.end());
   std::ranges::copy(state, (*head)->state(0).begin());

@@ -1,4 +1,4 @@
-// PassCost: what a forward pass of n tokens takes, learned from passes: a + b n seconds, neither negative, by least
+// PassCost: cost of a forward pass of n tokens, learned from passes: a + b n seconds, neither negative, by least
 // squares of relative errors that forget older ones (engine/step_cost.h does the same for the engine's steps).
 #pragma once
 
@@ -9,9 +9,9 @@ namespace ibid {
 class PassCost {
  public:
   bool is_known() const { return weight_ > 0; }
-  // 0 as long as nothing is known.
+  // 0 before the first observation.
   double seconds(double n_tokens) const { return base_ + each_ * n_tokens; }
-  // The most tokens of a pass that takes no longer than `limit`.
+  // Maximum tokens of a pass within `limit` seconds.
   double tokens_within(double limit) const {
     return each_ > 0 ? std::max(0.0, (limit - base_) / each_) : limit >= base_ ? 1e9 : 0;
   }
@@ -19,11 +19,12 @@ class PassCost {
   void observe(double n, double taken) {
     if (taken <= 0) return;
     const double expected = seconds(n);
-    // A pass that stalled weighs little.
+    // A stalled pass weighs little.
     const double w = 1 / (std::max(taken, expected) * std::max(taken, expected));
     const auto add = [](double& sum, double x) { sum = kKept * sum + x; };
     add(weight_, w), add(n_, w * n), add(nn_, w * n * n), add(t_, w * taken), add(nt_, w * n * taken);
-    // Until passes of several lengths have told the two apart, weights cost what some tokens do.
+    // Until passes of several lengths separate the two terms, the weights are assumed to cost as much as
+    // kTokensOfWeights tokens.
     const double estimate = t_ / (kTokensOfWeights * weight_ + n_);
     const double w0 = weight_ * (1 + kEstimateWeight), nn = nn_ * (1 + kEstimateWeight);
     const double t = t_ + kEstimateWeight * weight_ * kTokensOfWeights * estimate,

@@ -1,5 +1,5 @@
-// ProposerChain: several proposers, one after the other. Who comes later leaves what was proposed before it, unless it
-// believes its own likelier: so the surest come first, and those that cost time last.
+// ProposerChain: several proposers in order. A later proposer keeps the drafts of an earlier one unless it expects its
+// own to be likelier, so the most reliable come first and those that cost time last.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace ibid {
 
-// The extras of several proposers as one; those without any cost nothing.
+// Combines the extras of several proposers; proposers without extras cost nothing.
 class ExtrasOfAll final : public ProposerExtras {
  public:
   void add(ProposerExtras* extras) {
@@ -26,7 +26,7 @@ class ExtrasOfAll final : public ProposerExtras {
   void saw(int64_t sequence, int32_t n_tokens, std::span<const float> hidden) override {
     for (auto* e : all_) e->saw(sequence, n_tokens, hidden);
   }
-  // One of them at most has any.
+  // At most one proposer has taps.
   const HiddenStates* taps() const override {
     for (const auto* e : all_) {
       if (e->taps() != nullptr) return e->taps();
@@ -45,9 +45,9 @@ class ExtrasOfAll final : public ProposerExtras {
   bool keeps_answers() const override {
     return std::ranges::any_of(all_, [](const auto* e) { return e->keeps_answers(); });
   }
-  void ended(const EndedText& text) override {
+  void ended(const EndedSequence& seq) override {
     for (auto* e : all_) {
-      if (e->keeps_answers()) e->ended(text);
+      if (e->keeps_answers()) e->ended(seq);
     }
   }
 
@@ -57,7 +57,7 @@ class ExtrasOfAll final : public ProposerExtras {
 
 class ProposerChain final : public Proposer {
  public:
-  // The first n_free also propose for sequences whose requests take no others.
+  // The first n_free proposers also propose for sequences with `free_alone`.
   explicit ProposerChain(std::vector<std::unique_ptr<Proposer>> proposers,
                          size_t n_free = std::numeric_limits<size_t>::max())
       : proposers_(std::move(proposers)), n_free_(n_free) {
@@ -95,8 +95,8 @@ class ProposerChain final : public Proposer {
   void forget(int64_t sequence) override {
     for (auto& p : proposers_) p->forget(sequence);
   }
-  void self_check(const HeldText& text) const override {
-    for (const auto& p : proposers_) p->self_check(text);
+  void self_check(const HeldSequence& seq) const override {
+    for (const auto& p : proposers_) p->self_check(seq);
   }
 
  private:

@@ -11,7 +11,7 @@ namespace ibid {
 namespace {
 
 // The race of docs/design.md section 5, law 4, over weights of any kind: the least E / weight wins, ties to the lower
-// id. The first n of it are n draws of which each is without those before it.
+// id. The first n of it are n draws without replacement.
 class WeightedRace {
  public:
   WeightedRace(uint64_t seed, int32_t position, NoisePurpose purpose, int32_t n = 1, uint32_t turn = 0)
@@ -20,7 +20,7 @@ class WeightedRace {
     if (!(weight > 0)) return;
     const auto group = static_cast<uint32_t>(id) / 4;
     if (group != group_) words_ = noise_words(seed_, position_, purpose_, group_ = group, turn_);
-    // E is no less than its word, so most lose without a logarithm; the margin covers rounding.
+    // E is no less than its word, so most candidates lose without a logarithm; the margin covers rounding.
     constexpr double kMargin = 1.0 + 1e-12;
     const double v = open_unit(words_[static_cast<size_t>(id) % 4]);
     if (n_in_ == n_ && v > first_[n_ - 1].time * weight * kMargin) return;
@@ -32,7 +32,7 @@ class WeightedRace {
     first_[at] = {time, id};
     n_in_ = std::min(n_in_ + 1, n_);
   }
-  // Where none has weight the lowest id wins, as in the race of all tokens: a draw always gives one of the support.
+  // If none has weight, the lowest id wins, as in the race of all tokens: a draw always returns a token of the support.
   template <typename WeightOf>
   void enter_all(std::span<const Candidate> support, const WeightOf& weight_of) {
     for (size_t i = 0; i < support.size(); ++i) enter(support[i].id, weight_of(i));
@@ -104,12 +104,13 @@ void list_siblings(const Drafts& drafts, int32_t parent, int32_t n, std::vector<
   }
 }
 
-// What the siblings before this one have left of its q; 1 where it was drawn independently of them.
+// The mass of q that the siblings before this one leave; 1 if it was drawn independently of them.
 double VerifyRule::rest(int32_t sibling) const {
   const auto at = static_cast<size_t>(sibling);
   const Sibling& s = siblings_[at];
   if (s.q.empty() || !s.is_distinct || at == 0) return 1;
-  // Not all less those before it: of a q that is nearly one token's, that would be rounding alone.
+  // Summed directly, not as the total minus the others: for a q concentrated on one token, the difference would be only
+  // rounding error.
   std::vector<size_t> apart = {s.q.size()};
   for (const Sibling& before : siblings_.first(at)) apart.push_back(static_cast<size_t>(raw(before.token)));
   std::ranges::sort(apart);
@@ -126,14 +127,14 @@ double VerifyRule::proposed(int32_t sibling, TokenId token, double rest) const {
   const Sibling& s = siblings_[at];
   if (s.q.empty()) return token == s.token ? 1 : 0;
   const auto q = static_cast<double>(s.q[static_cast<size_t>(raw(token))]);
-  // Of those before it p gives none any more: what it has of them is never asked.
+  // p is 0 for the siblings before it, so their value is never read.
   return rest > 0 ? Formulas::without(q, rest) : q;
 }
 
 TokenId VerifyRule::draw(std::span<const Candidate> support, double total_weight, uint64_t seed, int32_t position) {
   p_.clear();
   for (const Candidate& c : support) p_.push_back(static_cast<double>(c.weight) / total_weight);
-  double left = 1;  // of the sibling's q
+  double left = 1;  // remaining mass of the sibling's q
   const auto place = [&](int32_t c) {
     left = rest(c);
     const TokenId token = siblings_[static_cast<size_t>(c)].token;
@@ -150,7 +151,7 @@ TokenId VerifyRule::draw(std::span<const Candidate> support, double total_weight
   const int32_t taken =
       try_siblings<Formulas>(std::span(p_), static_cast<int32_t>(siblings_.size()), place, q_of, takes);
   if (taken >= 0) return siblings_[static_cast<size_t>(taken)].token;
-  // Noise that the proposal has used tells where q is large.
+  // Noise that the proposal has used would reveal where q is large.
   WeightedRace race(seed, position, NoisePurpose::kResidual);
   race.enter_all(support, [&](size_t i) { return p_[i]; });
   return race.winner();

@@ -9,7 +9,7 @@
 namespace ibid {
 namespace {
 
-constexpr int kMaxOlder = 16;  // states that a late occurrence is noted in, a token
+constexpr int kMaxOlder = 16;  // states updated with a late occurrence, per token
 
 size_t table_size(int32_t max_tokens) { return std::bit_ceil(4 * static_cast<size_t>(max_tokens) + 1); }
 
@@ -19,7 +19,7 @@ SuffixAutomaton::SuffixAutomaton(int32_t max_tokens) : max_tokens_(max_tokens) {
   std::random_device random;
   key_ = uint64_t{random()} << 32 | random();
   const auto n = static_cast<size_t>(max_tokens);
-  text_.reserve(n);
+  tokens_.reserve(n);
   states_.reserve(2 * n + 1);
   edges_.reserve(3 * n + 1);
   table_.resize(table_size(max_tokens));
@@ -32,7 +32,7 @@ int64_t SuffixAutomaton::bytes_of(int32_t max_tokens) {
 }
 
 void SuffixAutomaton::clear() {
-  text_.clear();
+  tokens_.clear();
   states_.clear();
   edges_.clear();
   std::ranges::fill(table_, -1);
@@ -45,7 +45,7 @@ int32_t SuffixAutomaton::add_state(const State& state) {
   return static_cast<int32_t>(states_.size()) - 1;
 }
 
-// Where the edge is, or would be.
+// The table index of the edge, or where it would be inserted.
 size_t SuffixAutomaton::place_of(int32_t from, TokenId token) const {
   uint64_t h = (uint64_t{static_cast<uint32_t>(from)} << 32 | static_cast<uint32_t>(raw(token))) ^ key_;
   h = (h ^ h >> 32) * 0x9E3779B97F4A7C15;  // Fibonacci hashing (Knuth 6.4), twice
@@ -71,7 +71,7 @@ void SuffixAutomaton::add_edge(int32_t from, TokenId token, int32_t to) {
   table_[place_of(from, token)] = index;
 }
 
-// A state like that one, for its texts of at most so many tokens.
+// Clones a state, for its sequences of at most `len` tokens.
 int32_t SuffixAutomaton::clone(int32_t state, int32_t len) {
   State copy = states_[static_cast<size_t>(state)];
   const int32_t first = copy.first_edge;
@@ -87,8 +87,8 @@ int32_t SuffixAutomaton::clone(int32_t state, int32_t len) {
 
 void SuffixAutomaton::add(TokenId token) {
   DCHECK(!is_full());
-  text_.push_back(token);
-  const auto n = static_cast<int32_t>(text_.size());
+  tokens_.push_back(token);
+  const auto n = static_cast<int32_t>(tokens_.size());
   const auto state = [this](int32_t i) -> State& { return states_[static_cast<size_t>(i)]; };
   const int32_t added = add_state({.len = n, .first_end = n, .last_end = n});
   int32_t p = whole_;
@@ -106,7 +106,7 @@ void SuffixAutomaton::add(TokenId token) {
   whole_ = added;
   int32_t older = state(added).link;
   match_ = {state(older).len, state(older).first_end, state(older).last_end};
-  // Later is better: what was said last is said again sooner.
+  // Later occurrences are better: recent tokens are the likeliest to be repeated.
   for (int i = 0; i < kMaxOlder && older > 0; ++i, older = state(older).link) state(older).last_end = n;
 }
 

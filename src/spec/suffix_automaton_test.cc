@@ -49,7 +49,7 @@ TEST(SuffixAutomaton, FindsTheLongestEndThatOccursBeforeOfAnySequence) {
       ASSERT_TRUE(is_match(text, text.size(), match.last_end, match.len));
       ASSERT_LE(match.first_end, match.last_end);
     }
-    EXPECT_EQ(Text(automaton.text().begin(), automaton.text().end()), text);
+    EXPECT_EQ(Text(automaton.tokens().begin(), automaton.tokens().end()), text);
   }
 }
 

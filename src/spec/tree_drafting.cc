@@ -18,7 +18,7 @@ int32_t count_after(const std::vector<DraftPlace>& places, int32_t parent) {
 std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, int32_t depth) {
   struct Next {
     DraftPlace place;
-    double likely;  // of what is before it: its parent, its siblings wrong or not
+    double likely;  // given its parent, and that the siblings before it are wrong
     double own() const {
       constexpr double kOfRank[] = {0.6, 0.15, 0.06};
       double out = likely * kOfRank[std::min(place.rank, 2)];
@@ -28,7 +28,7 @@ std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, i
   };
   std::vector<Next> next = {{{}, 1}};
   std::vector<DraftPlace> out;
-  std::vector<int32_t> n_after(static_cast<size_t>(n) + 1);  // places of each depth that others follow
+  std::vector<int32_t> n_after(static_cast<size_t>(n) + 1);  // places with successors per depth
   while (static_cast<int32_t>(out.size()) < n && !next.empty()) {
     const auto best = std::ranges::max_element(next, {}, &Next::own);
     const Next taken = *best;
@@ -43,16 +43,15 @@ std::vector<DraftPlace> fixed_tree(int32_t n, int32_t branches, int32_t width, i
   return out;
 }
 
-// ---- what drafts turned out to be ----------------------------------------------------------------------------------
+// ---- observed drafts -----------------------------------------------------------------------------------------------
 
-// On the way that the sequence went, up to the first place where nothing was right, verified or not: the sequence
-// shows which.
-void TreeDrafting::observe(DraftText& text, const ProposalInput& input) {
+// Observes the drafts along the sequence's actual path, up to the first place without a right draft, verified or not.
+void TreeDrafting::observe(DraftSequence& seq, const ProposalInput& input) {
   const auto n_prompt = static_cast<int32_t>(input.prompt.size());
   const int32_t n = n_prompt + static_cast<int32_t>(input.answer.size());
-  const auto& nodes = text.tree.nodes;
+  const auto& nodes = seq.tree.nodes;
   int32_t parent = -1;
-  for (int32_t position = text.n_text; position < n; ++position) {
+  for (int32_t position = seq.sequence_len; position < n; ++position) {
     const TokenId is = position < n_prompt ? input.prompt[static_cast<size_t>(position)]
                                            : input.answer[static_cast<size_t>(position - n_prompt)];
     int32_t right = -1;
@@ -61,14 +60,14 @@ void TreeDrafting::observe(DraftText& text, const ProposalInput& input) {
       if (nodes[i].parent != parent) continue;
       const bool was_right = nodes[i].token == is;
       const bool counts_as_first = std::exchange(is_first, false);
-      (counts_as_first ? text.confidence : text.tree.runners_up).observe(nodes[i].sureness, was_right);
+      (counts_as_first ? seq.confidence : seq.tree.runners_up).observe(nodes[i].sureness, was_right);
       (counts_as_first ? drafting_.pair() : runner_up_).observe(was_right);
       if (was_right) right = static_cast<int32_t>(i);
     }
     if (right < 0) break;
     parent = right;
   }
-  text.tree.clear();
+  seq.tree.clear();
 }
 
 // ---- growth --------------------------------------------------------------------------------------------------------
@@ -76,7 +75,7 @@ void TreeDrafting::observe(DraftText& text, const ProposalInput& input) {
 void TreeDrafting::begin(std::vector<DraftLane>& lanes, const DraftChoice& choice) {
   roots_.clear();
   for (DraftLane& lane : lanes) {
-    DraftTree& tree = lane.text->tree;
+    DraftTree& tree = lane.seq->tree;
     tree.clear();
     tree.n_laws = 1;
     const int32_t n = lane.proposal->input.max_drafts;
@@ -87,14 +86,14 @@ void TreeDrafting::begin(std::vector<DraftLane>& lanes, const DraftChoice& choic
       tree.places = fixed_tree(n, options_.branches, options_.width, options_.depth);
     }
     lane.n_wanted = tree.places.empty() ? wanted(lane, choice) : count_after(tree.places, -1);
-    roots_.push_back({.text = lane.text, .proposal = lane.proposal, .is_pinned = lane.is_pinned});
+    roots_.push_back({.seq = lane.seq, .proposal = lane.proposal, .is_pinned = lane.is_pinned});
   }
 }
 
-// One, unless a second might pay. Where it does not, nothing more is learned of this sequence's, and the next one's
-// start as all have been so far.
+// One token, unless a second might pay off. If it does not, nothing more is learned about this sequence's runners-up,
+// and the next sequence starts with the overall rate.
 int32_t TreeDrafting::wanted(const DraftLane& lane, const DraftChoice& choice) const {
-  const DraftConfidence &first = lane.text->confidence, &second = lane.text->tree.runners_up;
+  const DraftConfidence &first = lane.seq->confidence, &second = lane.seq->tree.runners_up;
   const float likely = lane.likely * (1 - first.of_next()) * second.of_next();
   return choice.raises(static_cast<double>(likely), drafting_.prices().row) ? options_.branches : 1;
 }
@@ -102,9 +101,9 @@ int32_t TreeDrafting::wanted(const DraftLane& lane, const DraftChoice& choice) c
 void TreeDrafting::grow(std::vector<DraftLane>& lanes, const DraftChoice& choice) {
   next_.clear();
   for (const Root& root : roots_) {
-    const size_t first_node = root.text->tree.nodes.size();
+    const size_t first_node = root.seq->tree.nodes.size();
     for (const DraftLane& lane : lanes) {
-      if (lane.text == root.text) take(lane);
+      if (lane.seq == root.seq) take(lane);
     }
     add_lanes(root, first_node, choice, next_);
   }
@@ -112,12 +111,12 @@ void TreeDrafting::grow(std::vector<DraftLane>& lanes, const DraftChoice& choice
 }
 
 void TreeDrafting::take(const DraftLane& lane) {
-  DraftTree& tree = lane.text->tree;
+  DraftTree& tree = lane.seq->tree;
   const int32_t place = lane.node < 0 ? -1 : tree.nodes[static_cast<size_t>(lane.node)].place;
-  float left = lane.likely;  // that this place is reached and nothing before was right
+  float left = lane.likely;  // probability that this place is reached and no earlier sibling is right
   int32_t rank = 0;
   for (DraftNode node : lane.drawn) {
-    node.likely = left * (rank == 0 ? lane.text->confidence : tree.runners_up).of(node.sureness);
+    node.likely = left * (rank == 0 ? lane.seq->confidence : tree.runners_up).of(node.sureness);
     left -= node.likely;
     node.row = lane.row;
     const auto is_its = [&](const DraftPlace& p) { return p.parent == place && p.rank == rank; };
@@ -128,16 +127,16 @@ void TreeDrafting::take(const DraftLane& lane) {
   }
 }
 
-// Where the nodes from this one on are drawn after.
+// Adds lanes for those nodes, from first_node on, that are worth expanding.
 void TreeDrafting::add_lanes(const Root& root, size_t first_node, const DraftChoice& choice,
                              std::vector<DraftLane>& out) {
-  DraftTree& tree = root.text->tree;
+  DraftTree& tree = root.seq->tree;
   const bool grows = tree.places.empty();
-  const auto n_tokens = static_cast<int32_t>(root.text->tokens.size());
+  const auto n_tokens = static_cast<int32_t>(root.seq->tokens.size());
   const auto most = static_cast<size_t>(root.proposal->input.max_drafts);
   std::vector<float> likely;
   for (const DraftNode& node : tree.nodes) likely.push_back(node.likely);
-  float least = 0;  // what is less likely is none of the most that may be proposed
+  float least = 0;  // less likely nodes are not among the most that may be proposed
   if (likely.size() > most) {
     const auto last = likely.begin() + static_cast<std::ptrdiff_t>(most) - 1;
     std::ranges::nth_element(likely, last, std::greater<>());
@@ -147,7 +146,7 @@ void TreeDrafting::add_lanes(const Root& root, size_t first_node, const DraftCho
   for (size_t i = first_node; i < tree.nodes.size(); ++i) {
     const DraftNode& node = tree.nodes[i];
     if (!node.is_offered || n_tokens + node.depth > drafting_.options().context_len) continue;
-    DraftLane lane = {.text = root.text,
+    DraftLane lane = {.seq = root.seq,
                       .proposal = root.proposal,
                       .likely = node.likely,
                       .n_drafts = node.depth,
@@ -168,15 +167,15 @@ void TreeDrafting::add_lanes(const Root& root, size_t first_node, const DraftCho
     lane->law = tree.n_laws++;
 }
 
-// The likeliest nodes, of which none comes without what is before it; of a pinned tree all, by their places.
+// Offers the likeliest nodes, parents before children; for a pinned tree all nodes, by their places.
 void TreeDrafting::offer(const Root& root) {
-  const std::vector<DraftNode>& nodes = root.text->tree.nodes;
+  const std::vector<DraftNode>& nodes = root.seq->tree.nodes;
   std::vector<int32_t> order;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const bool is_dropped = root.is_pinned && nodes[i].place < 0;
     if (nodes[i].is_offered && !is_dropped) order.push_back(static_cast<int32_t>(i));
   }
-  if (order.empty()) return;  // those of others stay
+  if (order.empty()) return;  // drafts of other proposers stay
   const auto of = [&](int32_t i) -> const DraftNode& { return nodes[static_cast<size_t>(i)]; };
   std::ranges::stable_sort(order, [&](int32_t a, int32_t b) {
     return root.is_pinned ? of(a).place < of(b).place : of(a).likely > of(b).likely;
@@ -187,7 +186,7 @@ void TreeDrafting::offer(const Root& root) {
   for (const int32_t i : order) {
     if (drafts.size() == root.proposal->input.max_drafts) break;
     const int32_t parent = of(i).parent < 0 ? -1 : index[static_cast<size_t>(of(i).parent)];
-    if (parent < 0 && of(i).parent >= 0) continue;  // what is before it is not offered
+    if (parent < 0 && of(i).parent >= 0) continue;  // its parent is not offered
     index[static_cast<size_t>(i)] = drafts.size();
     drafts.add(of(i).token, parent, root.is_pinned ? 1 : of(i).likely, of(i).q, true);
   }

@@ -1,17 +1,17 @@
-// TreeDrafting: how trees of drafts are drawn, as EAGLE-2 does (Li et al., "EAGLE-2: Faster Inference of Language
-// Models with Dynamic Draft Trees", 2024, section 4): at each depth the likeliest places are drawn after, several
-// tokens for each; of all that was drawn the likeliest are proposed, with all on the way to them. How likely a draft is
-// taken over is what sequences and this proposer turned out to be (draft_confidence.h), not the proposer's own opinion;
-// of runners-up it is learned apart, also of those that were never verified.
+// TreeDrafting: draws trees of drafts as EAGLE-2 does (Li et al., "EAGLE-2: Faster Inference of Language Models with
+// Dynamic Draft Trees", 2024, section 4): each depth expands the likeliest nodes with several tokens each; the
+// likeliest of all nodes are proposed, with all their ancestors. A draft's acceptance probability is estimated from
+// past acceptance of sequences and this proposer (draft_confidence.h), not from the proposer's own probability alone;
+// the estimate for runners-up is separate and also learns from runners-up that were never verified.
 //
-// Drafts that will be verified by coupling are those that come first in the race of the request's own noise over the
-// proposer's row (at temperature 0: the best). A pinned sequence has a tree whose places depend on how many drafts it
-// may have alone (draft_tree.h): for rejection what was drawn for a place may decide neither whether nor in which order
-// it is offered. Its siblings are drawn each without those before it. Where a file names a tree, all sequences' have
-// its places, of which those are drawn after that pay, and the likeliest are proposed.
+// Drafts for coupled verification are the first ones in the race of the request's own noise over the proposer's row (at
+// temperature 0: the best). The tree of a pinned sequence has places that depend only on how many drafts it may have
+// (draft_tree.h): for rejection, the token drawn for a place must not affect whether or in which order it is offered.
+// Each sibling is drawn without those before it. If a file names a tree, all sequences use its places: those that pay
+// are drawn, and the likeliest are proposed.
 //
-// The first place is worth what a chain's is; what more than one token for a place costs the proposer is one look at
-// the row more, and it is asked for only where a runner-up might pay. One thread.
+// The first place is worth as much as a chain's. Several tokens for one place cost one more look at the row, which is
+// taken only if a runner-up might pay. One thread.
 #pragma once
 
 #include <span>
@@ -22,22 +22,22 @@
 namespace ibid {
 
 struct TreeOptions {
-  int32_t branches = 1;  // tokens for one place at most, up to ProposeRule::kMost; 1: chains
-  int32_t width = 1;     // places of a sequence that are drawn after at one depth
+  int32_t branches = 1;  // maximum tokens for one place, up to ProposeRule::kMost; 1: chains
+  int32_t width = 1;     // nodes of a sequence expanded at one depth
   int32_t depth = kMaxDrafts;
-  std::vector<DraftPlace> places = {};  // of all sequences' trees (named_tree()); empty: they grow
+  std::vector<DraftPlace> places = {};  // of all sequences' trees (named_tree()); empty: trees grow dynamically
 };
 
 class TreeDrafting {
  public:
-  // `drafting` outlives it.
+  // `drafting` outlives this object.
   TreeDrafting(Drafting& drafting, const TreeOptions& options) : drafting_(drafting), options_(options) {}
 
-  // Before Drafting::follow(): what the last drafts turned out to be, and the tree is empty.
-  void observe(DraftText& text, const ProposalInput& input);
-  void begin_text(DraftText& text) const { text.tree.runners_up = DraftConfidence(runner_up_.rate()); }
+  // Called before Drafting::follow(): records which of the last drafts were right, and clears the tree.
+  void observe(DraftSequence& seq, const ProposalInput& input);
+  void begin_sequence(DraftSequence& seq) const { seq.tree.runners_up = DraftConfidence(runner_up_.rate()); }
 
-  // As Drafting::propose_all(). A pass computes the lanes' last nodes, of a sequence side by side, and draws after
+  // As Drafting::propose_all(). A pass computes the lanes' last nodes, those of a sequence adjacent, and draws after
   // them.
   template <typename ListLanes, typename Pass, typename DropAll>
   void propose_all(std::span<const Proposal> proposals, std::vector<DraftLane>& lanes, const ListLanes& list_lanes,
@@ -60,7 +60,7 @@ class TreeDrafting {
 
  private:
   struct Root {
-    DraftText* text;
+    DraftSequence* seq;
     const Proposal* proposal;
     bool is_pinned;
   };
@@ -73,7 +73,7 @@ class TreeDrafting {
 
   Drafting& drafting_;
   TreeOptions options_;
-  // Hopeful at first, so that they are tried where rows are cheap.
+  // Optimistic at first, so that runners-up are tried where rows are cheap.
   PairAgreement runner_up_{0.4F};
   std::vector<Root> roots_;  // of this step
   std::vector<DraftLane> next_;

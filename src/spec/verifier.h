@@ -6,13 +6,13 @@
 namespace ibid {
 
 enum class Verifier : uint8_t {
-  kCoupled,    // a draft is taken over where it is what would have been drawn anyway: no byte depends on drafts
-  kRejection,  // spec/rejection.h: the answer's law is the target's, its bytes depend on drafts
-  kTypical,    // spec/experimental/typical.h: whatever is likely enough is taken over; the law is another one
+  kCoupled,    // a draft is accepted if it is the token that would be drawn anyway: no byte depends on drafts
+  kRejection,  // the answer's distribution is the target's, its bytes depend on drafts
+  kTypical,    // any draft that is likely enough is accepted; the distribution differs
 };
 
-// Of requests whose bytes depend on how many drafts there are: neither time nor what drafts cost has a say in that
-// number. What who drafts knows of a sequence has (docs/users/speculation.md).
+// For these verifiers the answer's bytes depend on the number of drafts, so that number must not depend on time or
+// cost. It may depend on the proposer's state for the sequence (docs/users/speculation.md).
 inline bool pins_drafts(Verifier verifier) { return verifier != Verifier::kCoupled; }
 
 }  // namespace ibid

@@ -1,23 +1,23 @@
-// WindowProposer: the target itself drafts, with its own weights, reading of a long sequence its first tokens and its
-// last ones only: self-speculation with a sparse cache as MagicDec has it (Chen et al., "MagicDec: Breaking the
-// Latency-Throughput Tradeoff for Long Context Generation with Speculative Decoding", 2024), over the sink and the
-// window of StreamingLLM (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023). After a long
-// sequence a step reads more keys and values than weights; a draft that reads a part of them costs that much less.
+// WindowProposer: the target itself drafts, with its own weights, reading only the first and last tokens of a long
+// sequence: self-speculation with a sparse cache as in MagicDec (Chen et al., "MagicDec: Breaking the
+// Latency-Throughput Tradeoff for Long Context Generation with Speculative Decoding", 2024), with the sink and the
+// window of StreamingLLM (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", 2023). With a long
+// context, a step reads more keys and values than weights; a draft that reads part of them costs proportionally less.
 //
 // It has no weights, no cache and no copy: a pass reads a view of the sequence's own blocks (kernels/forward_batch.h),
-// with keys as they lie there, rotated by their true positions, and a query at its true position. What StreamingLLM
-// does to positions (counting them again within its cache) would need other keys. The drafts' own keys and values go
-// where the sequence's next ones will, on a loan (spec/target_seat.h), and verification writes over them.
-// Nothing has to be caught up with: what the target has computed of a sequence is there.
+// with keys as stored, rotated by their true positions, and a query at its true position. StreamingLLM's positions
+// (counted within its cache) would need different keys. The drafts' own keys and values are written where the
+// sequence's next ones will be, on a loan (spec/target_seat.h), and verification overwrites them. It never has to catch
+// up: everything that the target has computed of a sequence is available.
 //
-// FixedProposer of others that it would replace are read by the same pass, each with its row: where it draws what they
-// say, the next row is there and costs no pass. So a look-up or a small model drafts for the view and the view for the
-// target, as TriForce has it (Sun et al., "TriForce: Lossless Acceleration of Long Sequence Generation with
-// Hierarchical Speculative Decoding", 2024), and what the view proposes is what it would have proposed without them.
+// Drafts of earlier proposers that it would replace are read in the same pass, a row each: where it samples the same
+// token, the next row is already there and costs no pass. So a look-up or a small model drafts for the view and the
+// view for the target, as in TriForce (Sun et al., "TriForce: Lossless Acceleration of Long Sequence Generation with
+// Hierarchical Speculative Decoding", 2024), and the view's drafts are the same as without them.
 //
-// It draws as the target will (spec/drafting.h). A sequence that the view holds whole is left alone: a draft would cost
-// a step. One thread, the engine's; draws use the target's team. All memory but sequences' tokens is held from the
-// start.
+// It samples as the target will (spec/drafting.h). A sequence that fits into the view is skipped: a draft would cost a
+// step. One thread, the engine's; sampling uses the target's team. All memory but sequences' tokens is allocated at
+// construction.
 #pragma once
 
 #include <cstdint>
@@ -33,28 +33,28 @@
 
 namespace ibid {
 
-struct BlockPart {  // of a sequence's blocks, [first, end)
+struct BlockPart {  // range of a sequence's blocks, [first, end)
   int32_t first = 0, end = 0;
 };
 
 struct WindowOptions {
   int32_t n_sink = 64;                     // tokens from a sequence's start, in whole blocks
-  int32_t n_window = 512;                  // tokens before its end, at least; less than a block more
-  int32_t max_texts = 16;                  // at a time; others have no drafts of it
-  std::vector<TokenId> end_of_generation;  // which are not drafted
-  bool always = false;  // drafts as many as it may, whatever they cost and however short the sequence
+  int32_t n_window = 512;                  // tokens before its end: at least so many, and less than a block more
+  int32_t max_sequences = 16;              // at a time; further sequences get no drafts from it
+  std::vector<TokenId> end_of_generation;  // never drafted
+  bool always = false;  // drafts as many tokens as allowed, whatever they cost and however short the sequence
 };
 
 class WindowProposer final : public Proposer {
  public:
-  // Refuses a model whose layers all read a window of their own, or that keeps nothing, and a view that is no less
-  // than its context.
+  // Errors: all layers of the model read a window of their own, or the model keeps no keys and values, or the view is
+  // no smaller than its context.
   static Status check(const ModelFacts& facts, const WindowOptions& options);
-  // The same, then makes one. `clock` outlives it.
+  // Checks, then creates the proposer. `clock` outlives it.
   static Result<std::unique_ptr<WindowProposer>> create(const TargetSeat& seat, const WindowOptions& options,
                                                         const Clock& clock = steady_clock());
 
-  // Runs six passes, so that their price is known before anybody asks. Nothing may run.
+  // Runs six passes to measure their cost in advance. No sequence may run.
   void measure();
 
   void begin_step(const StepPrices& prices) override { drafting_.begin_step(prices); }
@@ -62,26 +62,27 @@ class WindowProposer final : public Proposer {
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   void forget(int64_t sequence) override;
-  void self_check(const HeldText& text) const override;
+  void self_check(const HeldSequence& seq) const override;
 
-  // What is read of a text of n tokens: the parts of its blocks, the last of which holds its end; how many there are.
+  // The view of a sequence of n tokens: the ranges of its blocks, the last of which contains its end. Returns their
+  // number.
   int32_t view(int32_t n_tokens, std::span<BlockPart, 2> parts) const;
 
-  // For tests: passes, and drafts that were drawn without one.
+  // For tests: passes, and drafts drawn without a pass of their own.
   int64_t n_passes() const { return n_passes_; }
   int64_t n_spared() const { return n_spared_; }
 
  private:
-  struct Text : DraftText {
+  struct Seq : DraftSequence {
     TargetSeat::Loan loan;       // of this step
-    std::vector<TokenId> ahead;  // what others say of the sequence's next tokens, as long as drafts agree
-    int32_t end_row = 0;         // after those that the last pass computed of it
+    std::vector<TokenId> ahead;  // drafts of earlier proposers, as long as they agree
+    int32_t end_row = 0;         // end of its rows in the last pass
   };
   WindowProposer(const TargetSeat& seat, const WindowOptions& options, const Clock& clock);
-  static Text& text_of(const DraftLane& lane) { return static_cast<Text&>(*lane.text); }
-  static void drop(Text& text);
+  static Seq& seq_of(const DraftLane& lane) { return static_cast<Seq&>(*lane.seq); }
+  static void drop(Seq& seq);
   void list_lanes(std::span<const Proposal> proposals);
-  int32_t add(const BlockTable& blocks, int32_t n_text, int32_t position, std::span<const TokenId> tokens);
+  int32_t add(const BlockTable& blocks, int32_t sequence_len, int32_t position, std::span<const TokenId> tokens);
   int32_t compute();
   bool pass();
   void end_loans();
@@ -90,7 +91,7 @@ class WindowProposer final : public Proposer {
   WindowOptions options_;
   const Clock& clock_;
   Drafting drafting_;
-  std::vector<Text> texts_;
+  std::vector<Seq> seqs_;
   std::vector<DraftLane> lanes_;
   std::vector<TargetSeat::Loan> loans_;  // of this step, in their order
   BatchArrays arrays_;

@@ -177,7 +177,7 @@ class Bench {
     const DraftModelOptions options{.block_len = 8,
                                     .kv_bytes = 1 << 17,
                                     .step_tokens = 24,
-                                    .max_texts = 3,
+                                    .max_sequences = 3,
                                     .vocab_size = engine_->facts().vocab_size,
                                     .always = true};
     auto draft = DraftModel::create(std::make_unique<SparedModel>(64), stream_, options).value();

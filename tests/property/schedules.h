@@ -427,7 +427,7 @@ class ScheduleRun {
     DraftModelOptions options = {.kv_dtype = kv_dtype_, .block_len = 8 << up_to(3), .end_of_generation = ends};
     options.vocab_size = vocab_size_;
     options.step_tokens = 64;
-    options.max_texts = std::min(8, schedule_.max_sequences);
+    options.max_sequences = std::min(8, schedule_.max_sequences);
     options.prefix_cache = schedule_.prefix_cache;
     options.always = true;
     const int32_t n_window = 1 + up_to(24);
@@ -444,7 +444,7 @@ class ScheduleRun {
     const auto file =
         tiny_heads_file({.width = model_.config().width, .vocab_size = vocab_size_, .seed = schedule_.seed});
     const auto named = named_tree({{0}, {0, 0}, {1}, {2}, {1, 0}, {0, 1}, {3}, {1, 1}, {0, 2}}, kMaxDrafts).value();
-    const HeadsOptions options = {.max_texts = std::min(3, schedule_.max_sequences),
+    const HeadsOptions options = {.max_sequences = std::min(3, schedule_.max_sequences),
                                   .vocab_size = vocab_size_,
                                   .context_len = static_cast<int32_t>(model_.context_len()),
                                   .end_of_generation = ends,
@@ -459,7 +459,7 @@ class ScheduleRun {
   std::unique_ptr<Proposer> window(const std::vector<TokenId>& ends) {
     return WindowProposer::create(core_->seat(), {.n_sink = 8 * up_to(3),
                                                   .n_window = 1 + up_to(24),
-                                                  .max_texts = std::min(3, schedule_.max_sequences),
+                                                  .max_sequences = std::min(3, schedule_.max_sequences),
                                                   .end_of_generation = ends,
                                                   .always = schedule_.max_drafts % 5 != 0})
         .value();
@@ -501,7 +501,7 @@ class ScheduleRun {
         core_->facts(), schedule_.max_sequences, nullptr,
         std::make_unique<StoreProposer>(
             std::move(store), std::move(own),
-            StoreProposerOptions{.max_texts = std::min(3, schedule_.max_sequences), .end_of_generation = ends}));
+            StoreProposerOptions{.max_sequences = std::min(3, schedule_.max_sequences), .end_of_generation = ends}));
   }
 
   std::shared_ptr<const TextStore> store_of_texts() {

@@ -74,9 +74,9 @@ class DraftRecorder final : public Proposer, public ProposerExtras {
   bool keeps_answers() const override {
     return std::ranges::any_of(watched_, [](const Watched& w) { return w.extras && w.extras->keeps_answers(); });
   }
-  void ended(const EndedText& text) override {
+  void ended(const EndedSequence& sequence) override {
     each_extras([&](Watched& w) {
-      if (w.extras->keeps_answers()) w.extras->ended(text);
+      if (w.extras->keeps_answers()) w.extras->ended(sequence);
     });
   }
   void forget(int64_t sequence) override {

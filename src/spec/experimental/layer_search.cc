@@ -44,7 +44,8 @@ Result<std::vector<LayerChoice>> search_layers(int32_t n_layers, int32_t most, c
     }
     skipped = with_best;
     out.push_back(layer_choice(std::move(with_best), best, costs, max_drafts));
-    const LayerCosts at_best{.layer = 1 - fewest, .row = costs.row};  // one layer left out costs as all but one would
+    const LayerCosts at_best{.layer = 1 - fewest,
+                             .row = costs.row};  // skipping one layer costs as little as keeping one
     if (layer_choice({0}, best, at_best, max_drafts).gain <= best_choice(out).gain) break;
   }
   return out;

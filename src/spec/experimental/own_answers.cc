@@ -8,7 +8,7 @@
 namespace ibid {
 namespace {
 
-constexpr int32_t kSmallest = 10, kLargest = 18;  // segments of 2^k - 1 tokens, the table's size being as it is
+constexpr int32_t kSmallest = 10, kLargest = 18;  // segments of 2^k - 1 tokens, to fit the table's size
 
 size_t segments_within(int64_t bytes, int32_t segment_tokens) {
   const int64_t of_waiting = int64_t{segment_tokens} * static_cast<int64_t>(sizeof(TokenId));
@@ -41,15 +41,15 @@ int32_t OwnAnswers::n_segments_of(std::string_view scope) const {
 }
 
 void OwnAnswers::add(std::string_view scope, std::span<const TokenId> prompt, std::span<const TokenId> answer) {
-  const size_t most = static_cast<size_t>(segment_tokens_) - 1;  // the answer's end wants a place
+  const size_t most = static_cast<size_t>(segment_tokens_) - 1;  // one place is for the answer's end
   const std::span<const TokenId> before = prompt.last(std::min<size_t>(prompt.size(), kOfPrompt));
-  const std::span<const TokenId> said = answer.first(std::min(answer.size(), most - before.size()));
-  const size_t n = before.size() + said.size();
-  if (said.empty() || n_waiting_ + n > static_cast<size_t>(segment_tokens_)) return;
+  const std::span<const TokenId> kept = answer.first(std::min(answer.size(), most - before.size()));
+  const size_t n = before.size() + kept.size();
+  if (kept.empty() || n_waiting_ + n > static_cast<size_t>(segment_tokens_)) return;
   Waiting waiting{.scope = std::string(scope)};
   waiting.tokens.reserve(n);
   waiting.tokens.assign(before.begin(), before.end());
-  waiting.tokens.insert(waiting.tokens.end(), said.begin(), said.end());
+  waiting.tokens.insert(waiting.tokens.end(), kept.begin(), kept.end());
   waiting_.push_back(std::move(waiting));
   n_waiting_ += n;
 }
@@ -60,7 +60,7 @@ void OwnAnswers::begin_step() {
     bool has_ended = true;
     try {
       has_ended = read(waiting_.front(), n_readable);
-    } catch (const std::bad_alloc&) {  // then it is not kept
+    } catch (const std::bad_alloc&) {  // the answer is dropped
     }
     if (!has_ended) return;
     n_waiting_ -= waiting_.front().tokens.size();
@@ -68,7 +68,7 @@ void OwnAnswers::begin_step() {
   }
 }
 
-// Whether it has come to its end.
+// Returns whether the answer has been read completely.
 bool OwnAnswers::read(Waiting& waiting, int32_t& n_readable) {
   if (waiting.segment < 0) {
     waiting.segment = segment_for(waiting.scope, waiting.tokens.size() + 1);
@@ -76,7 +76,7 @@ bool OwnAnswers::read(Waiting& waiting, int32_t& n_readable) {
     tenants_.at(waiting.scope).last_use = ++use_;
   }
   const Segment& segment = segments_[static_cast<size_t>(waiting.segment)];
-  if (segment.generation != waiting.generation) return true;  // another tenant's by now
+  if (segment.generation != waiting.generation) return true;  // now another tenant's
   for (; n_readable > 0 && waiting.n_read < waiting.tokens.size(); --n_readable)
     segment.automaton->add(waiting.tokens[waiting.n_read++]);
   if (waiting.n_read < waiting.tokens.size()) return false;
@@ -84,11 +84,11 @@ bool OwnAnswers::read(Waiting& waiting, int32_t& n_readable) {
   return true;
 }
 
-// The tenant's newest one, or a new one where that has no room. Where it throws at most a store has become smaller.
+// Returns the tenant's newest segment, or a new one if that is full. If it throws, at most a store has become smaller.
 int32_t OwnAnswers::segment_for(const std::string& scope, size_t n_tokens) {
   if (const auto it = tenants_.find(scope); it != tenants_.end()) {
     const int32_t newest = it->second.segments.back();
-    const size_t n_there = segments_[static_cast<size_t>(newest)].automaton->text().size();
+    const size_t n_there = segments_[static_cast<size_t>(newest)].automaton->tokens().size();
     if (n_there + n_tokens <= static_cast<size_t>(segment_tokens_)) return newest;
     if (it->second.segments.size() == kMaxOfTenant) drop_oldest(it);
   }
@@ -99,7 +99,7 @@ int32_t OwnAnswers::segment_for(const std::string& scope, size_t n_tokens) {
   return tenant.segments.back();
 }
 
-// Makes a segment, or takes one from the tenant that asked for nothing the longest, `scope` last of all.
+// Creates a segment, or takes one from the least recently used tenant, `scope` last of all.
 void OwnAnswers::free_one(const std::string& scope) {
   if (segments_.size() >= max_segments_) {
     return drop_oldest(std::ranges::min_element(
@@ -120,7 +120,7 @@ void OwnAnswers::drop_oldest(Tenants::iterator tenant) {
   if (segments.empty()) tenants_.erase(tenant);
 }
 
-void OwnAnswers::draft(std::string_view scope, std::span<const TokenId> end, int64_t n_text, int32_t max_tokens,
+void OwnAnswers::draft(std::string_view scope, std::span<const TokenId> end, int64_t sequence_len, int32_t max_tokens,
                        Reader& reader, StoreDraft& out) {
   out.clear();
   if (tenants_.empty()) return;
@@ -137,27 +137,27 @@ void OwnAnswers::draft(std::string_view scope, std::span<const TokenId> end, int
     };
     auto place = std::ranges::find_if(reader.places, is_here);
     if (place == reader.places.end()) {
-      // One whose segment the tenant has no more; there is one, for it has no more segments than there are places.
+      // Reuse a place whose segment the tenant no longer has; there is one, since a tenant has at most as many segments
+      // as there are places.
       place = std::ranges::find_if(reader.places, [&](const Reader::Place& p) {
         const bool is_of_own = p.segment >= 0 && std::ranges::find(own, p.segment) != own.end();
         return !is_of_own || segments_[static_cast<size_t>(p.segment)].generation != p.generation;
       });
       *place = {.segment = own[i], .generation = segment.generation};
     }
-    auto n_new = static_cast<size_t>(n_text - place->n_read);
-    if (n_new > end.size() || place->n_there != segment.automaton->text().size())
+    auto n_new = static_cast<size_t>(sequence_len - place->n_read);
+    if (n_new > end.size() || place->n_there != segment.automaton->tokens().size())
       place->cursor = {}, n_new = end.size();
     for (const TokenId token : end.last(n_new)) segment.automaton->follow(token, place->cursor);
-    place->n_read = n_text;
-    place->n_there = segment.automaton->text().size();
+    place->n_read = sequence_len;
+    place->n_there = segment.automaton->tokens().size();
     if (place->cursor.len > longest.len) longest = place->cursor, best = segment.automaton.get();
   }
   if (best == nullptr) return;
-  const std::span<const TokenId> text = best->text();
-  for (auto at = static_cast<size_t>(best->end_of(longest)); at < text.size() && text[at] != TextStore::kTextEnd;
-       ++at) {
+  const std::span<const TokenId> all = best->tokens();
+  for (auto at = static_cast<size_t>(best->end_of(longest)); at < all.size() && all[at] != TextStore::kTextEnd; ++at) {
     if (static_cast<int32_t>(out.tokens.size()) == max_tokens) break;
-    out.tokens.push_back(text[at]);
+    out.tokens.push_back(all[at]);
     out.share.push_back(1);
   }
   if (!out.tokens.empty()) out.match_len = longest.len;

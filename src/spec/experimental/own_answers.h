@@ -1,14 +1,15 @@
-// OwnAnswers: what a tenant's own requests were answered, for drafts about its next ones: a bounded store for each
-// scope (ProposalInput::scope), which no other scope's look-up ever enters.
+// OwnAnswers: stores a tenant's own answers, to draft for its next requests: a bounded store per scope
+// (ProposalInput::scope), which look-ups of other scopes never read.
 //
-// A store is a few segments, each a suffix automaton of answers one after another with the last tokens of their prompts
-// before them, so that a question that is asked again finds what it was answered from the first token on. When a tenant
-// has as many segments as one may have its oldest goes; when there are no more for anybody, the oldest of the tenant
-// whose store was not asked for the longest time. Others' activity can thereby make a tenant's store smaller, as it
-// does to its cached prefixes; what others wrote changes nothing.
+// A store consists of a few segments, each a suffix automaton of concatenated answers, each preceded by the last tokens
+// of its prompt, so that a repeated question finds its answer from the first token on. When a tenant has the maximum
+// number of segments, its oldest one is dropped; when none is left over all tenants, the oldest one of the least
+// recently used tenant. Other tenants' activity can therefore shrink a tenant's store, as it does with cached prefixes;
+// the contents of other tenants' answers change nothing.
 //
-// One thread, the engine's. Answers are read in begin_step(), at most kReadEachStep tokens of them: some 0.2 us each. A
-// look-up costs as much for each token that a text has grown by and each segment, of which there are kMaxOfTenant.
+// One thread, the engine's. Answers are indexed in begin_step(), at most kReadEachStep tokens per step: about 0.2 us
+// each. A look-up costs as much for each token by which a sequence has grown and each segment, of which there are at
+// most kMaxOfTenant.
 #pragma once
 
 #include <array>
@@ -31,37 +32,38 @@ class OwnAnswers {
  public:
   static constexpr int64_t kLeastBytes = 2 << 20;
   static constexpr int32_t kMaxOfTenant = 8;     // segments
-  static constexpr int32_t kLeastSegments = 16;  // of all: no tenant has more than half
+  static constexpr int32_t kLeastSegments = 16;  // over all tenants: no tenant has more than half
   static constexpr int32_t kReadEachStep = 256;  // tokens
-  static constexpr int32_t kOfPrompt = 16;       // tokens of a prompt's end that stand before its answer
+  static constexpr int32_t kOfPrompt = 16;       // last tokens of a prompt, stored before its answer
   static constexpr int32_t kMaxMatch = TextStore::kMaxMatch;
 
-  // `bytes` bound all that is held, of all tenants together; at least kLeastBytes. Nothing is held before it is needed.
+  // `bytes` bounds the memory of all tenants together; at least kLeastBytes. Memory is allocated on demand.
   explicit OwnAnswers(int64_t bytes);
 
-  // Takes an answer for its scope, to be read in steps to come; of one that is longer than a segment the first part.
-  // Where more waits to be read than a segment holds it is not taken.
+  // Adds an answer for its scope, to be indexed in later steps; of one that is longer than a segment, the first part.
+  // The answer is dropped if more tokens wait to be indexed than a segment holds.
   void add(std::string_view scope, std::span<const TokenId> prompt, std::span<const TokenId> answer);
   void begin_step();
 
-  // Where a text stands in each segment of its tenant. Where one has grown since, or the text by more than kMaxMatch,
-  // it begins again with those.
+  // A sequence's position in each segment of its tenant. If a segment has grown since, or the sequence has grown by
+  // more than kMaxMatch tokens, matching restarts with the last kMaxMatch tokens.
   struct Reader {
     struct Place {
       int32_t segment = -1;
       uint64_t generation = 0;
-      size_t n_there = 0;  // tokens of the segment when it was read
-      int64_t n_read = 0;  // of the text's tokens
+      size_t n_there = 0;  // tokens of the segment at the last look-up
+      int64_t n_read = 0;  // tokens of the sequence matched so far
       SuffixAutomaton::Cursor cursor;
     };
     std::array<Place, kMaxOfTenant> places;
   };
-  // What followed the longest end of the text in its tenant's answers, at most max_tokens, until that answer's end; of
-  // equally long ones, in the newest. `end`: its last tokens, kMaxMatch of them or all; n_text: how many it has.
-  void draft(std::string_view scope, std::span<const TokenId> end, int64_t n_text, int32_t max_tokens, Reader& reader,
-             StoreDraft& out);
+  // Returns in `out` the tokens that followed the sequence's longest suffix found in its tenant's answers, at most
+  // max_tokens, up to that answer's end; for equally long matches, the newest one. `end`: the sequence's last tokens,
+  // kMaxMatch or all of them; sequence_len: its number of tokens.
+  void draft(std::string_view scope, std::span<const TokenId> end, int64_t sequence_len, int32_t max_tokens,
+             Reader& reader, StoreDraft& out);
 
-  int64_t bytes() const;  // what it holds at most
+  int64_t bytes() const;  // maximum memory
   int64_t held_bytes() const;
   int32_t n_segments_of(std::string_view scope) const;  // for tests
   int32_t segment_tokens() const { return segment_tokens_; }
@@ -69,10 +71,10 @@ class OwnAnswers {
  private:
   struct Segment {
     std::unique_ptr<SuffixAutomaton> automaton;
-    uint64_t generation = 0;  // of its content
+    uint64_t generation = 0;  // counts reuses of the segment
   };
   struct Tenant {
-    boost::container::static_vector<int32_t, kMaxOfTenant> segments;  // the oldest first; at least one
+    boost::container::static_vector<int32_t, kMaxOfTenant> segments;  // oldest first; at least one
     uint64_t last_use = 0;
   };
   using Tenants = std::unordered_map<std::string, Tenant>;
@@ -80,7 +82,7 @@ class OwnAnswers {
     std::string scope;
     std::vector<TokenId> tokens;
     size_t n_read = 0;
-    int32_t segment = -1;  // that it is read into
+    int32_t segment = -1;  // the segment that it is added to
     uint64_t generation = 0;
   };
   bool read(Waiting& waiting, int32_t& n_readable);
@@ -91,7 +93,7 @@ class OwnAnswers {
   int32_t segment_tokens_ = 0;
   size_t max_segments_ = 0;
   std::vector<Segment> segments_;
-  std::vector<int32_t> unused_;  // empty ones, with room for all
+  std::vector<int32_t> unused_;  // indices of empty segments; capacity for all
   Tenants tenants_;
   std::deque<Waiting> waiting_;
   size_t n_waiting_ = 0;  // tokens

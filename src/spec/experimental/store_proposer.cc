@@ -5,22 +5,23 @@
 #include <numeric>
 #include <utility>
 
-#include "spec/text_places.h"
+#include "spec/sequence_places.h"
 
 namespace ibid {
 namespace {
 
-// What other texts tell is worth less than what the text itself does, until it has shown otherwise. By the replays of
-// docs/measurements/speculation.md: from 0.45 to 0.65 a further draft is right about as often as it must be to pay.
+// Drafts from other texts are weighted lower than drafts from the sequence itself, until they prove themselves.
+// According to the replays of docs/measurements/speculation.md, from 0.45 to 0.65 one more draft is right about as
+// often as needed to pay off.
 constexpr float kTrust = 0.6F;
 
-// The text's last tokens.
+// The sequence's last tokens.
 std::span<const TokenId> end_of(const ProposalInput& input, std::array<TokenId, TextStore::kMaxMatch>& end) {
-  const size_t n_answer = input.answer.size(), n_text = input.prompt.size() + n_answer;
-  const size_t n = std::min(n_text, end.size());
+  const size_t n_answer = input.answer.size(), sequence_len = input.prompt.size() + n_answer;
+  const size_t n = std::min(sequence_len, end.size());
   for (size_t i = 0; i < n; ++i) {
     const size_t back = n - i;
-    end[i] = back <= n_answer ? input.answer[n_answer - back] : input.prompt[n_text - back];
+    end[i] = back <= n_answer ? input.answer[n_answer - back] : input.prompt[sequence_len - back];
   }
   return {end.data(), n};
 }
@@ -30,10 +31,10 @@ std::span<const TokenId> end_of(const ProposalInput& input, std::array<TokenId, 
 StoreProposer::StoreProposer(std::shared_ptr<const TextStore> store, std::unique_ptr<OwnAnswers> own,
                              StoreProposerOptions options)
     : store_(std::move(store)), own_(std::move(own)), options_(std::move(options)) {
-  texts_.resize(static_cast<size_t>(options_.max_texts));
+  seqs_.resize(static_cast<size_t>(options_.max_sequences));
   likely_.reserve(kMaxDrafts);
-  for (Text& text : texts_) {
-    for (Source* source : {&text.of_store, &text.of_own}) {
+  for (Seq& seq : seqs_) {
+    for (Source* source : {&seq.of_store, &seq.of_own}) {
       source->draft.tokens.reserve(kMaxDrafts);
       source->draft.share.reserve(kMaxDrafts);
     }
@@ -45,14 +46,14 @@ void StoreProposer::begin_step(const StepPrices&) {
 }
 
 void StoreProposer::forget(int64_t sequence) {
-  for (Text& text : texts_) {
-    if (text.sequence == sequence) text.sequence = -1;
+  for (Seq& seq : seqs_) {
+    if (seq.sequence == sequence) seq.sequence = -1;
   }
 }
 
-// Null: all places are of other texts.
-StoreProposer::Text* StoreProposer::text_of(const ProposalInput& input) {
-  Text* unused = place_of(texts_, input.sequence);
+// Returns null if all entries are taken.
+StoreProposer::Seq* StoreProposer::seq_of(const ProposalInput& input) {
+  Seq* unused = place_of(seqs_, input.sequence);
   if (unused == nullptr || unused->sequence == input.sequence) return unused;
   unused->sequence = input.sequence;
   unused->reader = {};
@@ -63,17 +64,17 @@ StoreProposer::Text* StoreProposer::text_of(const ProposalInput& input) {
   return unused;
 }
 
-// A draft is believed like a match of so many tokens: of those that stand before it, the part that agrees.
+// A draft counts like a match of so many tokens: the share of the preceding ones that agree.
 int32_t StoreProposer::Source::believed(size_t i) const {
   return std::max(1, static_cast<int32_t>(
                          std::lround(draft.share[i] * static_cast<float>(draft.match_len) + static_cast<float>(i))));
 }
 
-// What became of the last draft, whether it was drafted or not.
+// Observes whether the last draft was right, drafted or not.
 void StoreProposer::Source::observe(const ProposalInput& input) {
   const auto n_prompt = static_cast<int64_t>(input.prompt.size());
   for (size_t i = 0; i < draft.tokens.size(); ++i) {
-    const int64_t at = n_text - n_prompt + static_cast<int64_t>(i);  // in the answer
+    const int64_t at = sequence_len - n_prompt + static_cast<int64_t>(i);  // index in the answer
     if (at < 0 || at >= static_cast<int64_t>(input.answer.size())) return;
     const bool was_right = draft.tokens[i] == input.answer[static_cast<size_t>(at)];
     acceptance.observe(believed(i), was_right);
@@ -99,24 +100,24 @@ void StoreProposer::take_better(const Source& source, const ProposalInput& input
 
 void StoreProposer::propose(const ProposalInput& input, Drafts& drafts) {
   const bool is_decided = !drafts.empty() && drafts.likely.front() >= 1;
-  Text* text = is_decided ? nullptr : text_of(input);
-  if (text == nullptr) return;
+  Seq* seq = is_decided ? nullptr : seq_of(input);
+  if (seq == nullptr) return;
   std::array<TokenId, TextStore::kMaxMatch> of_end;
   const std::span<const TokenId> end = end_of(input, of_end);
-  const auto n_text = static_cast<int64_t>(input.prompt.size() + input.answer.size());
+  const auto sequence_len = static_cast<int64_t>(input.prompt.size() + input.answer.size());
   const int32_t n = std::min(input.max_drafts, kMaxDrafts);
   const auto look_up = [&](Source& source, auto draft) {
     source.observe(input);
     draft(source.draft);
-    source.n_text = n_text;
+    source.sequence_len = sequence_len;
     take_better(source, input, drafts);
   };
-  if (store_ != nullptr) look_up(text->of_store, [&](StoreDraft& out) { store_->draft(end, n, out); });
+  if (store_ != nullptr) look_up(seq->of_store, [&](StoreDraft& out) { store_->draft(end, n, out); });
   if (own_ != nullptr)
-    look_up(text->of_own, [&](StoreDraft& out) { own_->draft(input.scope, end, n_text, n, text->reader, out); });
+    look_up(seq->of_own, [&](StoreDraft& out) { own_->draft(input.scope, end, sequence_len, n, seq->reader, out); });
 }
 
-// Also where others have proposed something.
+// Proposes also for sequences with drafts of earlier proposers.
 void StoreProposer::propose_all(std::span<const Proposal> proposals) {
   for (const Proposal& p : proposals) propose(p.input, *p.drafts);
 }

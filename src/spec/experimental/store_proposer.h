@@ -1,11 +1,11 @@
-// StoreProposer: proposes what followed the longest end of a text elsewhere: in a store of texts
-// (spec/experimental/text_store.h), or in what the same tenant was answered before (spec/experimental/own_answers.h).
-// How likely a draft is depends on how long the match is, how much of the places that match agree, and how often such
-// drafts were right in this very text (spec/acceptance.h). It leaves what was proposed before it, unless it expects
-// more tokens of its own.
+// StoreProposer: proposes the tokens that followed the sequence's longest suffix elsewhere: in a store of texts
+// (spec/experimental/text_store.h), or in earlier answers to the same tenant (spec/experimental/own_answers.h). A
+// draft's probability depends on the match length, on how many of the matching places agree, and on how often such
+// drafts were right in this sequence (spec/acceptance.h). It keeps earlier proposers' drafts unless it expects more
+// tokens from its own.
 //
-// One thread, the engine's. A text and step costs it one look-up in the store (TextStore::find) and one step of each of
-// a few automata, whatever the store's size; a text that it has not seen yet kMaxMatch of those.
+// One thread, the engine's. Each sequence costs one look-up in the store (TextStore::find) and one step of each of a
+// few automata per step, whatever the store's size; a new sequence costs kMaxMatch automaton steps.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@
 namespace ibid {
 
 struct StoreProposerOptions {
-  int32_t max_texts = 16;                  // at a time; others have no drafts of it
+  int32_t max_sequences = 16;              // at a time; further sequences get no drafts from it
   std::vector<TokenId> end_of_generation;  // drafts end with one
 };
 
@@ -33,29 +33,29 @@ class StoreProposer final : public Proposer, public ProposerExtras {
   void propose(const ProposalInput& input, Drafts& drafts) override;
   void propose_all(std::span<const Proposal> proposals) override;
   bool keeps_answers() const override { return own_ != nullptr; }
-  void ended(const EndedText& text) override { own_->add(text.scope, text.prompt, text.answer); }
+  void ended(const EndedSequence& seq) override { own_->add(seq.scope, seq.prompt, seq.answer); }
   void forget(int64_t sequence) override;
 
  private:
-  struct Source {  // as a text sees it
+  struct Source {  // per-sequence state of a source
     Acceptance acceptance;
-    StoreDraft draft;  // for what follows n_text tokens
-    int64_t n_text = 0;
+    StoreDraft draft;  // for the tokens after the first sequence_len
+    int64_t sequence_len = 0;
     void observe(const ProposalInput& input);
     int32_t believed(size_t i) const;
   };
-  struct Text {
+  struct Seq {
     int64_t sequence = -1;  // -1: none
     Source of_store, of_own;
     OwnAnswers::Reader reader;
   };
-  Text* text_of(const ProposalInput& input);
+  Seq* seq_of(const ProposalInput& input);
   void take_better(const Source& source, const ProposalInput& input, Drafts& drafts);
 
   std::shared_ptr<const TextStore> store_;
   std::unique_ptr<OwnAnswers> own_;
   StoreProposerOptions options_;
-  std::vector<Text> texts_;
+  std::vector<Seq> seqs_;
   std::vector<float> likely_;
 };
 

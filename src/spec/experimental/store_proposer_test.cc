@@ -31,7 +31,7 @@ struct Proposing {
     }
     proposer =
         std::make_unique<StoreProposer>(store, keeps ? std::make_unique<OwnAnswers>(OwnAnswers::kLeastBytes) : nullptr,
-                                        StoreProposerOptions{.max_texts = 3, .end_of_generation = {kEnd}});
+                                        StoreProposerOptions{.max_sequences = 3, .end_of_generation = {kEnd}});
   }
   std::string operator()(const std::string& prompt, const std::string& answer, int64_t sequence = 1,
                          std::string_view scope = "") {

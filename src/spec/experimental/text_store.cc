@@ -67,7 +67,7 @@ Result<std::shared_ptr<const TextStore>> TextStore::open(const std::string& path
   }
   const auto n = static_cast<int64_t>(head.n_tokens);
   std::shared_ptr<const TextStore> store(new TextStore(std::move(file), n, static_cast<int32_t>(head.vocab_size)));
-  // A digest is no signature: the maker of a file may put anything after it.
+  // A digest is not a signature: a file's author may put anything after it.
   for (int64_t i = 0; i < n; ++i) {
     TokenId id;
     std::memcpy(&id, store->file_.bytes().data() + sizeof head + static_cast<size_t>(i) * sizeof id, sizeof id);
@@ -92,7 +92,7 @@ int64_t TextStore::place(int64_t i) const {
   return at;
 }
 
-// How many places of the order `before` is true of; it is of the first ones.
+// Number of places in the order for which `before` is true; it is true for a prefix of the order.
 template <typename Before>
 int64_t TextStore::partition_point(Before before) const {
   int64_t first = 0, n = n_;
@@ -106,33 +106,33 @@ int64_t TextStore::partition_point(Before before) const {
   return first;
 }
 
-TextStore::Match TextStore::find(std::span<const TokenId> text) const {
-  const auto n_text = static_cast<int32_t>(std::min<size_t>(text.size(), kMaxMatch));
-  const auto of_text = [&](int32_t i) { return i > n_text ? kTextEnd : text[text.size() - static_cast<size_t>(i)]; };
+TextStore::Match TextStore::find(std::span<const TokenId> tokens) const {
+  const auto n_last = static_cast<int32_t>(std::min<size_t>(tokens.size(), kMaxMatch));
+  const auto of_end = [&](int32_t i) { return i > n_last ? kTextEnd : tokens[tokens.size() - static_cast<size_t>(i)]; };
   int32_t n_same = 0;
   const auto compare = [&](int64_t at, int32_t len) {
-    return compare_backwards([&](int32_t i) { return token(at - i); }, of_text, len, n_same);
+    return compare_backwards([&](int32_t i) { return token(at - i); }, of_end, len, n_same);
   };
-  // Beside where the text itself would stand are those that share most with it.
-  const int64_t there = partition_point([&](int64_t at) { return compare(at, n_text) < 0; });
+  // The longest matches are adjacent to the position where the sequence itself would be inserted.
+  const int64_t there = partition_point([&](int64_t at) { return compare(at, n_last) < 0; });
   Match match;
   for (const int64_t i : {there - 1, there}) {
     if (i < 0 || i >= n_) continue;
-    compare(place(i), n_text);
+    compare(place(i), n_last);
     match.len = std::max(match.len, n_same);
   }
   if (match.len == 0) return match;
   match.first = partition_point([&](int64_t at) { return compare(at, match.len) < 0; });
   match.n = partition_point([&](int64_t at) { return compare(at, match.len) <= 0; }) - match.first;
-  // In a file that changes while it is mapped the two may not meet.
+  // In a file that changes while mapped, the two bounds may be inconsistent.
   if (match.n <= 0) return {};
   return match;
 }
 
-void TextStore::draft(std::span<const TokenId> text, int32_t max_tokens, StoreDraft& out) const {
+void TextStore::draft(std::span<const TokenId> tokens, int32_t max_tokens, StoreDraft& out) const {
   out.clear();
   if (file_.is_lost()) return;
-  const Match match = find(text);
+  const Match match = find(tokens);
   if (match.len == 0) return;
   struct Sample {
     int64_t place;
@@ -164,7 +164,7 @@ void TextStore::draft(std::span<const TokenId> text, int32_t max_tokens, StoreDr
     n = most.size();
     std::ranges::copy(most, samples.begin());
   }
-  if (file_.is_lost()) return out.clear();  // within this very look-up
+  if (file_.is_lost()) return out.clear();  // lost during this look-up
   if (!out.tokens.empty()) out.match_len = match.len;
 }
 

@@ -1,18 +1,17 @@
-// TextStore: a file of tokens that texts are looked up in: which of its places stand after the longest end of a text,
-// and what follows there most often (retrieval as a proposer: He, Zhong, Cai, Lee, He, "REST: Retrieval-Based
-// Speculative Decoding", 2023). REST's suffix array is read from the front and asked once for each length; here places
-// are in the order of what stands *before* them, read backwards, so that one search finds the longest match of any
-// length.
+// TextStore: a file of tokens in which sequences are looked up: which of its places follow the longest suffix of a
+// sequence, and which tokens most often come next there (retrieval as a proposer: He, Zhong, Cai, Lee, He, "REST:
+// Retrieval-Based Speculative Decoding", 2023). REST reads its suffix array forwards and searches once per length; here
+// places are ordered by the tokens *before* them, read backwards, so one search finds the longest match of any length.
 //
-// A file is, all numbers little-endian:
+// File format, all numbers little-endian:
 //   8 bytes "IBIDTEXT", u32 version 1, u32 V, u64 n, u32 length of the name, u32 0,
 //   32 bytes digest of the vocabulary, 64 bytes name of the model, zeros after it,
 //   32 bytes SHA-256 of all before and all after it,
 //   i32 [n] tokens, where -1 ends a text, u32 [n] all places, ordered by the kMaxMatch tokens before them.
 //
-// Mapped read-only. open() reads it once and checks all of it; what is read later is checked again where it is used,
-// for another program may write into a file meanwhile: then drafts are worse, and nothing out of bounds is read. Of a
-// file that is cut short there are none any more. Any thread.
+// Mapped read-only. open() reads and checks the whole file; values read later are checked again on use, because another
+// program may write to the file meanwhile: drafts then get worse, but no read is out of bounds. If the file is cut
+// short, there are no more drafts. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -29,47 +28,47 @@
 
 namespace ibid {
 
-// How a text may go on.
+// A possible continuation of a sequence.
 struct StoreDraft {
-  int32_t match_len = 0;  // tokens of the text's end that it was found by; 0: nothing was
+  int32_t match_len = 0;  // length of the sequence's suffix that was found; 0: none
   std::vector<TokenId> tokens;
-  // Of each token, the part of the places which agreed so far that go on with it.
+  // Per token, the share of the places agreeing so far that continue with it.
   std::vector<float> share;
   void clear() { match_len = 0, tokens.clear(), share.clear(); }
 };
 
-// Of all tokens' spellings, in their order.
+// Digest of all tokens' spellings, in order.
 Sha256Digest vocabulary_digest(const Vocabulary& vocabulary);
 
 class TextStore {
  public:
-  static constexpr int32_t kMaxMatch = 32;    // tokens; a longer match is one of so many
-  static constexpr int32_t kMaxSamples = 64;  // places that are asked how they go on
+  static constexpr int32_t kMaxMatch = 32;    // tokens; longer matches are cut to this length
+  static constexpr int32_t kMaxSamples = 64;  // maximum places sampled for their continuation
   static constexpr int64_t kMaxTokens = int64_t{1} << 30;
   static constexpr TokenId kTextEnd = TokenId::kNone;
 
-  // kNotFound, kUnavailable: the file cannot be read; kInvalid: it is no store, or a damaged one; kUnsupported: of
-  // another version, or of another vocabulary.
+  // kNotFound, kUnavailable: the file cannot be read; kInvalid: not a store, or damaged; kUnsupported: another version
+  // or another vocabulary.
   static Result<std::shared_ptr<const TextStore>> open(const std::string& path, const Vocabulary& vocabulary);
 
-  // The places in the order whose last `len` tokens before them are the text's last ones: [first, first + n).
+  // A range of the order: the places whose preceding `len` tokens are the sequence's last ones: [first, first + n).
   struct Match {
     int32_t len = 0;
     int64_t first = 0, n = 0;
   };
-  // The longest end of `text` that occurs. At most 3 (log2(n) + 1) comparisons of at most kMaxMatch tokens.
-  Match find(std::span<const TokenId> text) const;
-  // What follows there most often, at most max_tokens, as long as any goes on; of several, what the first ones say. Of
-  // more than kMaxSamples places, as many that lie evenly among them are asked. At most kMaxSamples * max_tokens tokens
-  // are read.
-  void draft(std::span<const TokenId> text, int32_t max_tokens, StoreDraft& out) const;
+  // Finds the longest suffix of `tokens` in the store. At most 3 (log2(n) + 1) comparisons of at most kMaxMatch tokens.
+  Match find(std::span<const TokenId> tokens) const;
+  // Returns in `out` the most frequent continuation of the match, at most max_tokens; ties go to the first places. If
+  // more than kMaxSamples places match, kMaxSamples evenly spaced ones are sampled. Reads at most kMaxSamples *
+  // max_tokens tokens.
+  void draft(std::span<const TokenId> tokens, int32_t max_tokens, StoreDraft& out) const;
 
   int64_t n_tokens() const { return n_; }
-  int64_t bytes() const { return static_cast<int64_t>(file_.bytes().size()); }  // of the file, all of which is read
+  int64_t bytes() const { return static_cast<int64_t>(file_.bytes().size()); }  // the file's size; all of it is read
   const std::string& path() const { return file_.path(); }
-  // The token at a place; kTextEnd after the end, at a text's end, and for what is no id.
+  // The token at a place; kTextEnd past the end, at the end of a text, and for invalid ids.
   TokenId token(int64_t place) const;
-  // The place that is the i-th in the order.
+  // The i-th place in the order.
   int64_t place(int64_t i) const;
 
  private:
@@ -82,20 +81,20 @@ class TextStore {
   int32_t vocab_size_;
 };
 
-// Makes such a file. Holds eight bytes for each token, and as much again for a vocabulary as its counts take.
+// Writes such a file. Uses eight bytes per token, and as much again for counts over the vocabulary.
 class TextStoreWriter {
  public:
-  // Takes at most max_tokens, texts' ends included.
+  // Accepts at most max_tokens tokens, including one end token per text.
   explicit TextStoreWriter(int64_t max_tokens);
-  // Tokens of the text that is being added. False where there is no room for all of them: then those that had room are
-  // taken, and nothing is from then on.
+  // Adds tokens to the current text. Returns false if they do not all fit: those that fit are added, and nothing after
+  // that.
   bool add(std::span<const TokenId> tokens);
   void end_text();
-  int64_t n_tokens() const { return static_cast<int64_t>(tokens_.size()); }  // texts' ends included
+  int64_t n_tokens() const { return static_cast<int64_t>(tokens_.size()); }  // including one end token per text
   int64_t n_texts() const { return n_texts_; }
 
-  // Orders the places and writes the file beside `path`, then renames it. `name`: of the model, for sentences.
-  // kInvalid: no token was added, or one is not in the vocabulary; kUnavailable: it cannot be written.
+  // Orders the places and writes the file beside `path`, then renames it. `name`: the model's name, for error messages.
+  // kInvalid: no token was added, or one is not in the vocabulary; kUnavailable: the file cannot be written.
   Status write(const std::string& path, const Vocabulary& vocabulary, std::string_view name);
 
  private:

@@ -1,5 +1,5 @@
-// What reading and writing of a text store (spec/experimental/text_store.h) share: the file's head, and the order of
-// its places.
+// Shared by the reader and the writer of a text store (spec/experimental/text_store.h): the file's header, and the
+// order of its places.
 #pragma once
 
 #include <algorithm>
@@ -26,11 +26,11 @@ struct TextStoreHead {
   Sha256Digest digest = {};
 };
 static_assert(sizeof(TextStoreHead) == 160 && std::endian::native == std::endian::little);
-inline constexpr size_t kHeadDigested = sizeof(TextStoreHead) - sizeof(Sha256Digest);  // before the digest itself
+inline constexpr size_t kHeadDigested = sizeof(TextStoreHead) - sizeof(Sha256Digest);  // the header without its digest
 
-// What stands before two places, read backwards: -1, 0 or 1 as the first is less, as far as max_len tokens tell; a
-// text's end and what lies before the file are less than any token and end the comparison. `a(i)` and `b(i)`: the i-th
-// token before, from 1 on. `n_same`: how many tokens are the same in both.
+// Compares the tokens before two places, read backwards: returns -1, 0 or 1 if the first is less, equal within max_len
+// tokens, or greater; a text's end and positions before the file are less than any token and end the comparison. `a(i)`
+// and `b(i)`: the i-th token before, from 1 on. `n_same`: number of equal tokens.
 template <typename A, typename B>
 int compare_backwards(A a, B b, int32_t max_len, int32_t& n_same) {
   for (n_same = 0; n_same < max_len; ++n_same) {

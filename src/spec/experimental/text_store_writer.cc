@@ -13,7 +13,7 @@ TextStoreWriter::TextStoreWriter(int64_t max_tokens)
     : max_tokens_(static_cast<size_t>(std::min(max_tokens, TextStore::kMaxTokens))) {}
 
 bool TextStoreWriter::add(std::span<const TokenId> tokens) {
-  // The text's end wants a place too.
+  // One place is for the text's end.
   const size_t n_left = max_tokens_ - std::min(max_tokens_, tokens_.size() + 1);
   is_full_ |= tokens.size() > n_left;
   tokens_.insert(tokens_.end(), tokens.begin(),
@@ -27,7 +27,7 @@ void TextStoreWriter::end_text() {
   ++n_texts_;
 }
 
-// First by the token before alone, by counting; then each part by those before that.
+// Orders by the preceding token first, by counting; then each part by the tokens before that one.
 std::vector<uint32_t> TextStoreWriter::ordered_places(int32_t vocab_size) const {
   const auto before = [&](uint32_t place, int32_t i) {
     return place < static_cast<uint32_t>(i) ? TextStore::kTextEnd : tokens_[place - static_cast<uint32_t>(i)];
@@ -39,7 +39,7 @@ std::vector<uint32_t> TextStoreWriter::ordered_places(int32_t vocab_size) const 
   for (size_t i = 1; i < begins.size(); ++i) begins[i] += begins[i - 1];
   std::vector<uint32_t> next = begins;
   for (uint32_t at = 0; at < n; ++at) order[next[part_of(at)]++] = at;
-  for (size_t part = 1; part + 1 < begins.size(); ++part) {  // nothing stands before those of the first
+  for (size_t part = 1; part + 1 < begins.size(); ++part) {  // places of the first part have no token before them
     std::sort(order.begin() + begins[part], order.begin() + begins[part + 1], [&](uint32_t a, uint32_t b) {
       int32_t n_same = 0;
       const int order_of = compare_backwards([&](int32_t i) { return before(a, i); },
