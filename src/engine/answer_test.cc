@@ -32,7 +32,7 @@ class Words final : public Tokenizer {
 
 constexpr int kA = 0, kB = 1, kC = 2, kBlank = 3, kUser = 4, kColon = 5, kEuroBegin = 6, kEuroEnd = 7, kEnd = 8;
 
-// Says tokens one by one and remembers what the client was told.
+// Feeds tokens one by one and records the client's outputs.
 class Listener {
  public:
   explicit Listener(Request request) : answer_(make(std::move(request))) {}

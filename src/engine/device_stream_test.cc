@@ -1,5 +1,5 @@
-// An engine over a device whose memory the host cannot reach: every page of it is protected but while the model runs
-// and while the stream copies to the host. What the host read of it by itself would end the test with a fault.
+// An engine over a device whose memory the host cannot read: its pages are protected except while the model runs and
+// while the stream copies to the host. A direct read by the host ends the test with a fault.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
-// The tiers below the device, told by an engine over the fake model: what comes from a host or a disk is what was
-// computed, and whatever goes wrong there costs time and no byte.
+// The tiers below the device, in an engine over the fake model: blocks from a host or a disk are those that were
+// computed, and failures there cost time but change no byte.
 #include "engine/disk_tier.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ class Process {
     r.sampling.ignore_eos = true;
     return r;
   }
-  // Until all is over; the tokens of each request that were found in the cache.
+  // Runs until all requests end; the cached tokens of each request.
   void drain() {
     std::vector<Output> out;
     while (step(out)) {
@@ -81,7 +81,7 @@ class Process {
     return cached.at(r.id);
   }
   int32_t ask(int32_t prompt_len, uint64_t text = 1) { return ask(request(prompt_len, text)); }
-  // So that what is under way to the disk arrives.
+  // Steps until pending writes to the disk are done.
   void idle(int n_steps = 200) {
     std::vector<Output> out;
     for (int i = 0; i < n_steps; ++i) step(out);
@@ -130,7 +130,7 @@ struct TickingClock final : Clock {
   double now() const override { return at += 1e-3; }
 };
 
-// Three long sequences in turn, of which the device holds two. Returns what came of the host tier.
+// Three long sequences in turn; the device holds two. Returns the host tier's counts.
 EngineStats swapped(double host_copy_seconds) {
   ThreadTeam team(1);
   Stream stream(team);
@@ -233,7 +233,7 @@ TEST(DiskTier, WhatWasPublishedInPartGoesOnWhereTheTreeEnds) {
   EXPECT_EQ(p.ask(40), 32);
   EXPECT_EQ(p.ask(100), 96);
   EXPECT_EQ(p.disk().n_fetched, 11);     // one it had to compute for its first token
-  EXPECT_EQ(p.disk().bytes_written, 0);  // all of it was there
+  EXPECT_EQ(p.disk().bytes_written, 0);  // everything was on the disk already
 }
 
 TEST(DiskTier, OthersRunWhileOneWaitsForTheDisk) {
@@ -262,20 +262,20 @@ TEST(DiskTier, ASlowDiskIsWaitedForNoLongerThanComputingTakes) {
   for (int i = 0; i < 20; ++i) p.step(out);
   EXPECT_EQ(p.disk().n_abandoned, 0);
   EXPECT_TRUE(p.cached.empty());
-  p.clock.advance(1);  // nothing was measured yet: a millisecond a token
+  p.clock.advance(1);  // not measured yet: a millisecond a token
   p.drain();
   EXPECT_GT(p.cached.at(r.id), 100);
-  EXPECT_LT(p.cached.at(r.id), 200);  // what had come was used
+  EXPECT_LT(p.cached.at(r.id), 200);  // blocks that had arrived were used
   EXPECT_EQ(p.disk().n_abandoned, 1);
 }
 
 TEST(DiskTier, WhereComputingIsQuickerTheDiskIsNotAskedAndTriedAgainSomeDay) {
   Disk disk;
   for (uint64_t text = 1; text <= 40; ++text) disk.warm(100, text);
-  disk.script.seconds = 0.03;  // a block, whose eight tokens are computed in 8 ms
+  disk.script.seconds = 0.03;  // per block, whose eight tokens are computed in 8 ms
   disk.sizes.n_disk = 10000;
   Process p = disk.start();
-  EXPECT_EQ(p.ask(100, 1), 96);  // nothing is known of it yet
+  EXPECT_EQ(p.ask(100, 1), 96);  // the disk's speed is not known yet
   for (uint64_t text = 2; text <= 40; ++text) p.ask(100, text);
   EXPECT_EQ(p.disk().n_fetches + p.disk().n_not_worth, 40);
   EXPECT_GE(p.disk().n_not_worth, 20);
@@ -314,7 +314,7 @@ TEST(DiskTier, OneThatIsCancelledWhileItWaitsLeavesNothing) {
   EXPECT_EQ(p.ask(next), 392);
 }
 
-// Each block of a sequence in turn is broken in each way; what stands before it is found, the rest computed.
+// Damages each block of a sequence in turn, in each way; the blocks before it are found, the rest is computed.
 TEST(DiskTier, ABrokenFileEndsThePrefixThereAndIsWrittenAgain) {
   Disk disk;
   disk.warm(100);
@@ -374,9 +374,9 @@ TEST(DiskTier, ItsBytesStayWithinTheBudgetAndOldSequencesGoFirstAlsoAfterARestar
   {
     Process p = disk.start();
     EXPECT_EQ(p.ask(100, 1), 96);
-    EXPECT_EQ(p.ask(100, 2), 48);  // its end went first
+    EXPECT_EQ(p.ask(100, 2), 48);  // its last blocks were evicted first
   }
-  disk.sizes.n_disk = 16;  // a smaller budget than what is there
+  disk.sizes.n_disk = 16;  // a smaller budget than the blocks present
   Process p = disk.start();
   p.idle();
   EXPECT_LE(p.disk().bytes, p.engine->options().disk_bytes);

@@ -1,5 +1,5 @@
-// A draft model in an engine: what it holds, how often it is right, what its time may cost. That it changes no byte
-// is held by tests/property.
+// A draft model in an engine: its state, its acceptance, the cost of its time. tests/property shows that it changes no
+// byte.
 #include "spec/draft_model.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::TimedModel;
 
 constexpr int32_t kContext = 160;
 
-// The target's logits, but contrary ones after every position that `is_contrary`.
+// The target's logits, negated after every position that `is_contrary`.
 class Contrary final : public ForwardPass {
  public:
   explicit Contrary(bool (*is_contrary)(int32_t position)) : is_contrary_(is_contrary) {}
@@ -78,7 +78,7 @@ struct Ran {
   std::vector<std::string> faults;
 };
 
-// All of them in one engine, against what they must answer.
+// Runs all requests in one engine and compares them with the expected answers.
 Ran run(const std::vector<Request>& all, bool (*is_contrary)(int32_t), int32_t k, int32_t n_places,
         const DraftModelOptions& options = drafting()) {
   ThreadTeam team(2);
@@ -113,7 +113,7 @@ Ran run(const std::vector<Request>& all, bool (*is_contrary)(int32_t), int32_t k
   return ran;
 }
 
-// Whatever the sampler: it draws with the request's own noise, history and state.
+// With any sampler: it draws with the request's own noise, history and state.
 TEST(DraftModel, OneThatIsTheTargetIsAlwaysRight) {
   for (const int32_t k : {1, 3, 8}) {
     for (const int32_t n_places : {1, 4}) {
@@ -134,8 +134,8 @@ TEST(DraftModel, AContraryOneIsNeverRight) {
   EXPECT_EQ(ran.stats.accepted_tokens, 0);
 }
 
-// After what was refused it sees the sequence as it is: contrary after every fifth position and nowhere else, its
-// drafts are right up to that one.
+// After rejected drafts it reads the actual sequence: it is wrong after every fifth position only, so its drafts are
+// right up to that one.
 TEST(DraftModel, SeesTheSequenceAfterWhatWasRefused) {
   for (const int32_t k : {1, 2, 5, 9}) {
     Request r = requests()[0];
@@ -154,15 +154,15 @@ TEST(DraftModel, SeesTheSequenceAfterWhatWasRefused) {
 
 // ---- windows -------------------------------------------------------------------------------------------------------
 
-// Of what FakeModel says after a sequence.
+// The logits that FakeModel gives after a sequence.
 uint64_t mark_of(std::span<const float> row) {
   uint64_t out = 0;
   for (const float x : row.subspan(1, 8)) out = testing::mix(out, std::bit_cast<uint32_t>(x));
   return out;
 }
 
-// Predicts from the last token alone, so that a draft model that reads a part of the sequence is as right as one that
-// reads it all; keeps a mark of each sequence that was after a row.
+// Predicts from the last token only, so a draft model that reads part of the sequence is as good as one that reads all
+// of it; records each sequence that was read before a row.
 class ShortSighted final : public ForwardPass {
  public:
   explicit ShortSighted(int32_t context_len) : fake(context_len) {}
@@ -187,7 +187,7 @@ struct Windowed {
   int64_t n_computed = 0;
   int32_t n_longest = 0;
   std::set<uint64_t> marks;
-  std::vector<TokenId> said;  // by all of them
+  std::vector<TokenId> said;  // the tokens of all answers
 };
 
 // Sequences of up to 600 tokens, by a draft model of 128.
@@ -236,7 +236,7 @@ TEST(DraftModel, ReadsTheBeginAndTheEndOfALongSequence) {
   }
 }
 
-// Each row of it stands after the sink and n_window to twice as many tokens, and nothing else.
+// Each row of the draft model reads the sink and n_window to twice as many tokens, and nothing else.
 TEST(DraftModel, ReadsNothingButItsWindow) {
   constexpr int32_t kSink = 4, kWindow = 24, kDrafts = 3;
   Request r = requests()[0];
@@ -244,7 +244,7 @@ TEST(DraftModel, ReadsNothingButItsWindow) {
   r.max_tokens = 90;
   const Windowed ran = run_windowed({r}, kSink, kWindow, kDrafts);
   EXPECT_GT(ran.stats.accepted_tokens, 60);
-  EXPECT_LT(ran.n_computed, kSink + kWindow + 90 + 4 * kWindow);  // and each token again where it moves on
+  EXPECT_LT(ran.n_computed, kSink + kWindow + 90 + 4 * kWindow);  // and each token again when the window moves
   std::vector<TokenId> text = r.prompt;
   text.insert(text.end(), ran.said.begin(), ran.said.end());
   std::set<uint64_t> allowed;
@@ -274,7 +274,7 @@ TEST(DraftModel, AWindowFitsItsContext) {
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
-// As a fraction of the target's.
+// Costs as fractions of the target's.
 testing::LinearCost cost_of(double part) {
   testing::LinearCost c;
   c.step *= part, c.prompt *= part, c.decode *= part, c.prompt_read *= part, c.decode_read *= part;
@@ -324,8 +324,8 @@ TEST(DraftModel, OneThatIsRightAndCheapPays) {
   EXPECT_LT(timed(1, 40, 200, any, 0.1).seconds / plain, 0.85);
 }
 
-// Row S27 for a proposer that takes time itself: useless, costly, or both; few streams and many; many answers one after
-// the other, so that what is known of the pair is forgotten and learned again.
+// Row S27 for a proposer that takes time itself: useless, costly, or both; few streams and many; many answers in
+// succession, so the pair's statistics are forgotten and learned again.
 TEST(DraftModel, IsNeverSlowerThanNone) {
   for (const int32_t n_streams : {1, 2, 8, 32}) {
     const int32_t n_prompt = n_streams == 1 ? 400 : 12;
@@ -337,7 +337,7 @@ TEST(DraftModel, IsNeverSlowerThanNone) {
   }
 }
 
-// What a draft takes, its row beside it, is weighed before it is made, not when the sequence is in debt.
+// The cost of a draft and its row is considered before drafting, not only once the sequence is in debt.
 TEST(DraftModel, OneThatIsCostlyIsNotAsked) {
   for (const double part : {0.5, 0.7, 1.0}) EXPECT_EQ(timed(1, 2, 200, any, part).stats.drafted_tokens, 0) << part;
 }
@@ -350,7 +350,7 @@ TEST(DraftModel, ReadsALongPromptInPieces) {
   EXPECT_LT(with.seconds, plain.seconds);
 }
 
-// A model whose first pass brings its weights from a disk.
+// A model whose first pass loads its weights from a disk.
 class ColdModel final : public ForwardPass {
  public:
   ColdModel(ManualClock& clock, std::unique_ptr<ForwardPass> model) : clock_(clock), model_(std::move(model)) {}
@@ -387,7 +387,7 @@ TEST(DraftModel, IsNotGivenUpForItsFirstPass) {
   EXPECT_LT((t.clock.now() - begin) / plain, 0.75);
 }
 
-// An answer of a few tokens cannot bring in what reading its prompt would take.
+// A short answer cannot pay for reading its prompt.
 TEST(DraftModel, LeavesALongPromptWithAShortAnswerAlone) { EXPECT_LT(timed(1, 400, 12, any, 0.1).n_draft_tokens, 100); }
 
 TEST(DraftModel, KeepsWithinTheTimeBetweenTokens) {
@@ -400,8 +400,7 @@ TEST(DraftModel, KeepsWithinTheTimeBetweenTokens) {
 
 // ---- beside others -------------------------------------------------------------------------------------------------
 
-// What a sequence's drafting computes depends on the sequence before it: found again by its own tenant, and by no
-// other.
+// Keys and values computed for drafting depend on the sequence's prefix: they are reused by the same tenant only.
 TEST(DraftModel, FindsSequencesOfItsOwnTenantAlone) {
   ThreadTeam team(1);
   Stream stream(team);
@@ -410,7 +409,7 @@ TEST(DraftModel, FindsSequencesOfItsOwnTenantAlone) {
   const std::vector<TokenId> prompt(64, TokenId{5});
   const auto n_computed = [&](int64_t sequence, std::string_view scope) {
     const int64_t before = model->n_computed_tokens();
-    for (int32_t n = 63; n <= 64; ++n) {  // what was computed is published when the sequence has gone on
+    for (int32_t n = 63; n <= 64; ++n) {  // computed blocks are published when the sequence has gone on
       Drafts drafts;
       model->begin_step({});
       model->propose({.sequence = sequence,
@@ -432,7 +431,7 @@ TEST(DraftModel, FindsSequencesOfItsOwnTenantAlone) {
   EXPECT_EQ(n_computed(5, {}), 64);
 }
 
-// Says one token, so likely.
+// Predicts one token, with this probability.
 class Sure final : public Proposer {
  public:
   explicit Sure(float likely) : likely_(likely) {}

@@ -1,5 +1,5 @@
-// A sequence's vector is the same bytes alone and in company, however its prompt was cut, preempted or cached, and it
-// is what the model's own hidden states come to.
+// A sequence's vector has the same bytes alone and in company, however its prompt was cut, preempted or cached, and
+// equals the one computed from the model's own hidden states.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -147,7 +147,7 @@ TEST(Embedding, IsNoAnswer) {
   EXPECT_NE(refusal([](Request& r) { r.prompt_logprobs = 0; }).find("prompt_logprobs"), std::string::npos);
 }
 
-// What a sequence with token 13 comes to is no number.
+// The vector of a sequence with token 13 is NaN.
 class UnsoundModel final : public ForwardPass {
  public:
   UnsoundModel() : facts_(fake_.facts()) { facts_.width = 4; }

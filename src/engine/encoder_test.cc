@@ -1,5 +1,5 @@
-// An encoder's vectors and scores: the same bytes alone and in company, whatever else the step has and however many
-// threads; sequences whole; no blocks; and no answers.
+// An encoder's vectors and scores: the same bytes alone and in company, for any step and any number of threads; each
+// sequence in one step; no blocks; no answers.
 #include <gtest/gtest.h>
 
 #include <map>

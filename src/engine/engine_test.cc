@@ -57,7 +57,7 @@ struct Fixture {
   uint64_t next_id = 1;
 };
 
-// The row of one token is none: a weight overflowed, say.
+// The row of one token is invalid, e.g. because a weight overflowed.
 class OverflowingModel final : public ForwardPass {
  public:
   static constexpr TokenId kBad{13};
@@ -159,7 +159,7 @@ TEST(Engine, ChoiceIIsTheRequestWithSeedPlusI) {
   }
 }
 
-// Row B7: a request that is stopped at any step k says the same after it.
+// Row B7: a request that is preempted at any step k gives the same answer afterwards.
 TEST(Engine, ARequestStoppedAtAnyStepGoesOnAsIfNothingHadHappened) {
   Fixture undisturbed({.step_tokens = 16, .max_sequences = 4});
   const Request r = undisturbed.request(40, 15);
@@ -181,7 +181,7 @@ TEST(Engine, ARequestStoppedAtAnyStepGoesOnAsIfNothingHadHappened) {
   }
 }
 
-// Row C4: a step writes one position for each token that it computes, and an answer's next token is one.
+// Row C4: a step writes one position for each token that it computes, and samples one next token per answer.
 TEST(Engine, TheCacheGrowsByOnePositionForEachToken) {
   Fixture f({.block_len = 8, .step_tokens = 16, .max_sequences = 4});
   ASSERT_TRUE(f.core->submit(f.request(10, 20)).ok());
@@ -197,7 +197,7 @@ TEST(Engine, TheCacheGrowsByOnePositionForEachToken) {
   }
 }
 
-// Row P4: running sequences waste less than a block each, and none is reserved for what may come.
+// Row P4: a running sequence wastes less than one block, and no block is reserved in advance.
 TEST(Engine, ASequenceHoldsBlocksForItsTokensAndOneMore) {
   Fixture f({.block_len = 8, .step_tokens = 32, .max_sequences = 4});
   ASSERT_TRUE(f.core->submit(f.request(16, 40)).ok());
@@ -239,7 +239,7 @@ TEST(Engine, ACommonSystemPromptGivesExactlyItsHitRate) {
   for (int i = 0; i < 20; ++i) {
     Request r = f.request(1000, 4, 100 + static_cast<uint64_t>(i));
     std::copy(system.prompt.begin(), system.prompt.end(), r.prompt.begin());
-    r.prompt[900] = TokenId{1 + i};  // so that no more than the system prompt agrees
+    r.prompt[900] = TokenId{1 + i};  // so that only the system prompt is shared
     ASSERT_TRUE(f.core->submit(std::move(r)).ok());
     f.drain();
   }
@@ -260,7 +260,7 @@ TEST(Engine, UsageAddsUp) {
   for (const Output& o : f.drain()) {
     if (!o.finished) continue;
     EXPECT_EQ(o.usage.prompt_tokens, 20);
-    EXPECT_EQ(o.usage.cached_tokens, 19);  // all but the last, whose row is wanted
+    EXPECT_EQ(o.usage.cached_tokens, 19);  // all but the last, whose row is needed
     EXPECT_EQ(o.timing.n_preemptions, 0);
     n_completion += o.usage.completion_tokens;
   }
@@ -291,7 +291,7 @@ TEST(Engine, AnEmptySupportEndsItsRequestAlone) {
   ASSERT_TRUE(f.core->submit(good).ok());
   const auto out = f.drain();
   EXPECT_EQ(Fixture::tokens_of(out, good.id).size(), 4u);
-  if (!taken) return;  // refused at once: as good
+  if (!taken) return;  // rejected at once: also allowed
   const auto end = std::ranges::find_if(out, [&](const Output& o) { return o.request == bad.id && o.finished; });
   ASSERT_NE(end, out.end());
   EXPECT_EQ(end->reason, FinishReason::kError);
@@ -332,8 +332,8 @@ TEST(SlowEngine, SchedulingSixtyFourAnswersTakesLessThanAHundredMicroseconds) {
   Fixture f;
   for (int i = 0; i < 64; ++i) ASSERT_TRUE(core->submit(f.request(64, 900, static_cast<uint64_t>(i))).ok());
   std::vector<double> plan, settle;
-  // How many steps the prompts take hangs on the clock: chunks beside answers are sized by what steps were measured to
-  // take.
+  // The number of steps of the prompts depends on the clock: chunks in steps with decodes are sized by measured step
+  // times.
   for (int i = 0; i < 900 && plan.size() <= 200; ++i) {
     std::vector<Output> out;
     core->step(out);

@@ -15,7 +15,7 @@
 namespace ibid {
 namespace {
 
-// The fake model with a gate: a step lasts until the test lets it end.
+// The fake model with a gate: a step lasts until the test opens the gate.
 class GatedModel final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return model_.facts(); }
@@ -90,7 +90,7 @@ TEST(EngineThread, RequestsFromManyThreadsAllEndOnce) {
   for (const auto& [id, n] : s.n_tokens) EXPECT_EQ(n, 5u);
 }
 
-// A piece of a prompt makes nothing known, and is told all the same.
+// A piece of a prompt yields no token, but is still reported.
 TEST(EngineThread, EveryStepIsTold) {
   Service s;
   Request r = s.request(3);
@@ -144,7 +144,7 @@ TEST(EngineThread, ABurstDuringAStepFillsThePlacesAndTheQueueAndNoMore) {
   EXPECT_FALSE(s.thread->is_full());
 }
 
-// A search has a sequence for each of its beams, however few of its sequences are told.
+// A search has one sequence per beam, even if it reports fewer.
 TEST(EngineThread, ABurstOfSearchesIsCountedByItsBeams) {
   auto model = std::make_unique<GatedModel>();
   GatedModel& gate = *model;

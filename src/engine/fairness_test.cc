@@ -1,4 +1,4 @@
-// Shares of tenants, on a virtual clock: what each is served while others ask for more than there is.
+// Shares of tenants, on a virtual clock: the service of each tenant under overload.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,9 +15,9 @@ struct Tenant {
   std::string name;
   int n_prompt = 100, n_answer = 40;
   float weight = 1;
-  double rate = 0;  // requests a second; else as many as `at_once` are always there
+  double rate = 0;  // requests per second; if 0, `at_once` requests are always active
   int at_once = 0;
-  double from = 0;  // comes then
+  double from = 0;  // arrival time of the first request
   float ttft_target = 0, tpot_target = 0;
 };
 
@@ -34,7 +34,7 @@ class Load {
       if (!t.step()) t.clock.advance(0.001);
     }
   }
-  // Of answers and of prompts whose first token came, in [from, to).
+  // Tokens of answers and of prompts whose first token came in [from, to).
   double served(const std::string& tenant, double from, double to) const {
     double n = 0;
     for (const auto& [id, s] : t.seen) {
@@ -45,7 +45,7 @@ class Load {
     }
     return n;
   }
-  // Of requests that came from `from` on.
+  // For requests that arrived at `from` or later.
   double ttft(const std::string& tenant, double q, double from) const {
     std::vector<double> all;
     for (const auto& [id, s] : t.seen) {
@@ -120,7 +120,7 @@ TEST(Fairness, AWeightOfThreeHasThreeTimesAsMuch) {
   EXPECT_NEAR(ratio(load, 20, 60), 3, 0.15);
 }
 
-// Prompt tokens count at their cost beside decoded ones; what the two are served is as long.
+// Prompt tokens are weighted by their cost relative to decoded ones; both tenants get the same service time.
 TEST(Fairness, LongPromptsBesideLongAnswersHaveTheSameTime) {
   Load load({{.name = "a", .n_prompt = 600, .n_answer = 4, .at_once = 100},
              {.name = "b", .n_prompt = 10, .n_answer = 200, .at_once = 100}},
@@ -141,7 +141,7 @@ TEST(Fairness, WhoWasAwayHasSavedNothingUp) {
 
 // ---- Shares of a step's time ----
 
-// Decoded tokens a second of a tenant's `n` sequences, after short prompts.
+// Decoded tokens per second of a tenant's `n` sequences, after short prompts.
 double decoded(const Load& load, const std::string& tenant) {
   double n = 0;
   for (const auto& [id, s] : load.t.seen) {
@@ -152,7 +152,7 @@ double decoded(const Load& load, const std::string& tenant) {
 Tenant decoding(const std::string& name, int at_once, float weight = 1) {
   return {.name = name, .n_prompt = 8, .n_answer = 400, .weight = weight, .at_once = at_once};
 }
-// What each of these tenants has of the speed that it has alone.
+// Each tenant's speed relative to its speed alone.
 std::map<std::string, double> speeds(const std::vector<Tenant>& tenants, const EngineOptions& options = {}) {
   std::map<std::string, double> of_alone;
   Load all(tenants, options);
@@ -203,7 +203,7 @@ TEST(FairSteps, ManyChoicesOfOneRequestAreOneTenants) {
   EXPECT_EQ(t.seen[a].tokens.size(), 63u * 300);
 }
 
-// A bound on inter-token latency that is longer than a part of the machine lets prompts have no more than their own.
+// With a bound on inter-token latency that exceeds the prompts' share of the machine, prompts get only their share.
 TEST(FairSteps, PromptsOfOneTenantLeaveAnothersDecodesTheirPart) {
   auto of_alone =
       speeds({{.name = "a", .n_prompt = 2000, .n_answer = 1, .at_once = 8}, decoding("b", 1)}, {.max_itl = 0.1});
@@ -217,7 +217,7 @@ TEST(FairSteps, NobodySitsOutWhereStepsOfAllAreWithinEachShare) {
   EXPECT_GE(decoded(two, "a") + decoded(two, "b"), 0.97 * decoded(one, "a"));
 }
 
-// All of a tenant's sequences advance, and none far ahead of another.
+// All of a tenant's sequences advance, none far ahead of the others.
 TEST(FairSteps, ThoseWhoSitOutTakeTurns) {
   TimedEngine t;
   std::vector<RequestId> crowd;
@@ -236,7 +236,7 @@ TEST(FairSteps, ThoseWhoSitOutTakeTurns) {
     most = std::max(most, t.seen[id].tokens.size());
   }
   EXPECT_GT(least, 100u);
-  EXPECT_LE(most - least, 25u) << "of " << most;  // what the first ones had before the last one's prompt was read
+  EXPECT_LE(most - least, 25u) << "of " << most;  // tokens of the first ones before the last one's prompt was read
 }
 
 // ---- Requests that come at a rate ----
@@ -261,7 +261,7 @@ TEST(Fairness, ATenantThatAsksATenthOfItsShareDoesNotNoticeHowMuchTheOtherAsks) 
 
 // ---- Targets ----
 
-// Requests a second whose first token and whose tokens on average came in time.
+// Requests per second whose first token and mean inter-token latency met their targets.
 double goodput(double rate, const EngineOptions& options, bool has_targets) {
   Tenant tenant{.name = "a", .n_prompt = 300, .n_answer = 60, .rate = rate};
   if (has_targets) tenant.ttft_target = 1, tenant.tpot_target = 0.03f;
@@ -277,7 +277,7 @@ double goodput(double rate, const EngineOptions& options, bool has_targets) {
 
 TEST(Targets, GoodputStaysAtItsPeakWhenThreeTimesAsMuchIsAskedForAsThereIs) {
   const EngineOptions options = {.max_sequences = 32, .max_waiting = 512};
-  double peak = 0;  // what the machine can do at most
+  double peak = 0;  // the machine's capacity
   for (double rate = 1; rate < 8; rate *= 1.3) peak = std::max(peak, goodput(rate, options, true));
   EXPECT_GE(goodput(3 * peak, options, true), 0.9 * peak) << "of " << peak;
   EXPECT_LT(goodput(3 * peak, options, false), 0.5 * peak) << "else targets do nothing";
@@ -325,7 +325,7 @@ TEST(Targets, NobodyComesInWhoWouldMakeTheTimeBetweenTokensTooLong) {
   EXPECT_GE(TimedEngine::quantile(gaps, 0.5), 0.012) << "the machine is used";
 }
 
-// Seconds to the first token of one that comes beside a long answer of tenant a that has a target.
+// Seconds to the first token of a request that arrives during a long answer of tenant a with a target.
 double waits_beside(float tpot_target, const std::string& tenant) {
   TimedEngine t;
   t.submit(100, 5);

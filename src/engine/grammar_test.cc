@@ -1,5 +1,5 @@
-// Requests with grammars in the engine: the same answers alone, in company, preempted, with drafts and without; each
-// of the grammar, and ended where the grammar ends.
+// Requests with grammars in the engine: the same answers alone, in company, preempted, with and without drafts; each
+// matches the grammar and ends where it ends.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -51,7 +51,7 @@ std::shared_ptr<const grammar::Automaton> automaton(size_t i) {
   return grammar::compile(rules, *trie()).value();
 }
 
-// Shared by all requests that ask for it, with too few bytes for what they ask.
+// Grammars shared by all requests, each with a state cache too small for them.
 std::shared_ptr<grammar::Compiled> compiled(size_t i) {
   static const auto all = [] {
     std::vector<std::shared_ptr<grammar::Compiled>> made;
@@ -69,7 +69,7 @@ struct Answered {
   bool operator==(const Answered&) const = default;
 };
 
-// Says what the answer will be, or something else.
+// Proposes the expected answer, or other tokens.
 class Oracle final : public Proposer {
  public:
   explicit Oracle(std::vector<Answered> answers) : answers_(std::move(answers)) {}
@@ -159,7 +159,7 @@ TEST(EngineGrammar, AnswersAreOfItAndTheSameHoweverTheyCameAbout) {
   }
 }
 
-// A request of one grammar, with whom to draft, if anybody.
+// A request with one grammar, and its proposer, if any.
 std::pair<EngineStats, std::vector<TokenId>> answer_in(const char* text, std::unique_ptr<Proposer> proposer,
                                                        Stream& stream, float temperature = 1.5F) {
   ManualClock clock;
@@ -187,9 +187,8 @@ std::pair<EngineStats, std::vector<TokenId>> answer_in(const char* text, std::un
   return {engine->stats(), tokens};
 }
 
-// h to o are tokens of their own and in no other.
-// A text whose ways through an ambiguous grammar hang together for longer than states may ends with an error, also
-// where that happens within a token; those beside it do not notice.
+// An answer with more connected parses of an ambiguous grammar than the state limit allows ends with an error, even
+// within a token; other requests are not affected.
 TEST(EngineGrammar, ASequenceThatAmbiguityMakesTooCostlyFailsAlone) {
   grammar::Fuel fuel;
   grammar::Grammar rules(fuel);
@@ -259,7 +258,7 @@ TEST(EngineGrammar, ADraftModelDrawsWithinItToo) {
   EXPECT_GT(n_drafted, 10);
 }
 
-// Says what cannot be.
+// Proposes tokens that the grammar forbids.
 class Refused final : public Proposer {
  public:
   void propose(const ProposalInput& input, Drafts& drafts) override {
@@ -267,7 +266,7 @@ class Refused final : public Proposer {
   }
 };
 
-// What the grammar refuses is not verified: no row is spent on it.
+// Drafts that the grammar forbids are not verified: they take no row.
 TEST(EngineGrammar, DraftsEndWhereTheGrammarRefusesThem) {
   for (const bool has_grammar : {true, false}) {
     ThreadTeam team(1);

@@ -1,5 +1,5 @@
-// What a proposer that reads hidden states is told: after each step, of each sequence that goes on, the state of the
-// very row that its last token was drawn from, whatever was drafted, cut or preempted.
+// Input of a proposer that reads hidden states: after each step, for each sequence that goes on, the state of the row
+// that its last token was drawn from, whatever was drafted, cut or preempted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,10 +18,10 @@ using testing::LoadedModel;
 
 struct Told {
   std::map<int64_t, std::map<int32_t, std::vector<float>>> states;  // by sequence, by its number of tokens
-  std::map<int64_t, std::vector<TokenId>> texts;                    // the longest that was seen of each
+  std::map<int64_t, std::vector<TokenId>> texts;                    // the longest version seen of each sequence
 };
 
-// Looks up drafts, so that some are right, and writes down what it is told.
+// Drafts by look-up, so that some drafts are right, and records its inputs.
 class Watching final : public Proposer, public ProposerExtras {
  public:
   explicit Watching(Told& told) : told_(told), lookup_(512, 8, {}) {}

@@ -1,4 +1,4 @@
-// A ledger's phases add up to the time that passed, whatever became of the request.
+// A ledger's phases add up to the elapsed time, whatever happens to the request.
 #include "engine/ledger.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Told {
   double heard = 0;
 };
 
-// `n_blocks` decides how often somebody loses its own.
+// `n_blocks` determines how often requests are preempted.
 std::vector<Told> live(int32_t n_requests, int32_t n_blocks) {
   const TickingClock clock;
   ThreadTeam team(1);
@@ -129,8 +129,8 @@ Ledger alone(bool is_preempted) {
   return outputs.back().timing.ledger;
 }
 
-// Alone, all of a step's forward pass is its own: three pieces of the prompt and two more tokens; of each step the
-// clock tells one second of forward pass.
+// Alone, a request owns all of a step's forward pass: three pieces of the prompt and two more tokens; the clock counts
+// one second of forward pass per step.
 TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
   Ledger ledger = alone(false);
   EXPECT_EQ(ledger[Phase::kPrefill], 3);
@@ -139,7 +139,7 @@ TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
   EXPECT_EQ(ledger[Phase::kPreempted], 0);
 }
 
-// What is computed again is no prefill and no decode, also where a piece goes on after it.
+// Recomputation counts neither as prefill nor as decode, even if a piece continues after it.
 TEST(Ledger, WhatIsComputedAgainIsThePreemptions) {
   Ledger ledger = alone(true), without = alone(false);
   EXPECT_EQ(ledger[Phase::kPrefill], without[Phase::kPrefill]);

@@ -1,5 +1,4 @@
-// No stalls: what a newcomer's prompt does to streams that run, on a virtual clock whose steps cost what the default
-// model's do.
+// No stalls: the effect of a new prompt on running streams, on a virtual clock with the default model's step costs.
 #include <gtest/gtest.h>
 
 #include "timed_model.h"
@@ -48,7 +47,7 @@ TEST(Pace, NorDoesItOnAMachineTenTimesAsFast) {
 
 TEST(Pace, NorWhereEachStepTakesATenthMoreOrLess) { expect_no_stall({.noise = 0.1}); }
 
-// As a server does before its first request: no step has to be too long for the engine to learn from it.
+// As a server before its first request: the engine need not run an overlong step to learn its cost.
 TEST(Pace, WhatWasMeasuredBeforeAnyRequestHoldsForTheFirstOnes) {
   const LinearCost costs[] = {
       {},
@@ -69,7 +68,7 @@ TEST(Pace, WhatWasMeasuredBeforeAnyRequestHoldsForTheFirstOnes) {
   }
 }
 
-// Of models whose positions are cheap or costly to read beside their products.
+// For models whose positions are cheap or costly to read relative to their products.
 TEST(Pace, ADecodeAfterALongSequenceIsForeseenBeforeThereWasOne) {
   for (const double read : {0.1e-6, 1.24e-6, 6e-6}) {
     LinearCost cost;
@@ -97,7 +96,7 @@ TEST(Pace, SixteenStreamsThatComeAtOnceHaveNoLongItl) {
   EXPECT_LE(TimedEngine::quantile(gaps, 0.999), 5 * p50);
 }
 
-// As measured in a virtual machine: a fifth of the steps, and up to a third of what they take.
+// As measured in a virtual machine: a fifth of the steps take up to a third longer.
 TEST(Pace, MemoryThatIsWrittenForTheFirstTimeIsForeseen) {
   TimedEngine t({}, {.new_block = 2.4e-3});
   for (int i = 0; i < 16; ++i) t.submit(280, 128);
@@ -105,7 +104,7 @@ TEST(Pace, MemoryThatIsWrittenForTheFirstTimeIsForeseen) {
   EXPECT_LE(t.engine->stats().step_error_p95, 0.1);
 }
 
-// Blocks' memory is there before anybody asks, as much as was said, and steps are priced so.
+// The blocks' memory is touched before the first request, as much as configured, and steps are priced accordingly.
 TEST(Pace, AnIdleEngineBringsMemory) {
   TimedEngine t;
   ASSERT_TRUE(t.engine->has_idle_work());

@@ -1,5 +1,5 @@
-// Budgets of reasoning in the engine: a block that is open after so many tokens is closed, one that is not is left
-// alone, and the bytes are the same alone, in company, preempted, with drafts, and with a grammar after.
+// Budgets of reasoning in the engine: a block still open after the budget is closed, others are left alone, and the
+// bytes are the same alone, in company, preempted, with drafts, and with a grammar after.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -76,7 +76,7 @@ Request request(uint64_t id, bool has_budget = true) {
   return r;
 }
 
-// FixedProposer at random, and at what a budget forces.
+// Proposes random tokens, and the tokens that a budget forces.
 class FixedProposer final : public Proposer {
  public:
   void propose(const ProposalInput& input, Drafts& drafts) override {

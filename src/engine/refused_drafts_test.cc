@@ -1,5 +1,5 @@
-// What a proposer that reads refused drafts is told: after each of them, along the first way, the very token that the
-// request would have had there, had its sequence gone on like that.
+// Input of a proposer that reads rejected drafts: for each of them along the first path, the token that the request
+// would have drawn after it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,11 +14,11 @@ namespace {
 using testing::LoadedModel;
 
 struct Told {
-  std::vector<TokenId> text;  // what the refused drafts stood after, without the token that took their place
+  std::vector<TokenId> text;  // the sequence before the rejected drafts, without the token drawn instead
   std::vector<RefusedDraft> drafts;
 };
 
-// Chains and trees of any tokens, now and then what was said last time.
+// Chains and trees of any tokens, sometimes the tokens of the last answer.
 class Watching final : public Proposer, public ProposerExtras {
  public:
   explicit Watching(std::map<int64_t, std::vector<Told>>& told) : told_(told) {}
@@ -90,7 +90,7 @@ TEST(RefusedDrafts, TellWhatTheTargetWouldHaveSaidAfterThem) {
   EXPECT_GT(n, 40);
 }
 
-// Whatever is read in vain changes nothing: with memory in the sampler, and the look-ahead itself.
+// Reading rejected drafts changes no answer: with stateful samplers, and with look-ahead itself.
 TEST(RefusedDrafts, LeaveTheAnswerAlone) {
   LoadedModel m(testing::tiny_model_file({}), {.step_tokens = 128, .max_rows = 128});
   std::vector<std::vector<TokenId>> answers;

@@ -21,13 +21,13 @@ using testing::kFakeVocabSize;
 
 constexpr int32_t kContext = 64;
 
-// `part` of the target's logits, and else what the position says.
+// `part` of the target's logits, plus a part that depends on the position.
 void blur(std::span<float> x, uint64_t position, float part) {
   for (size_t v = 0; v < x.size(); ++v)
     x[v] = part * x[v] + (1 - part) * static_cast<float>(testing::mix(position, v) % 4096) / 512;
 }
 
-// Near the target, and not it; `part` of the target's logits.
+// Close to the target but different; `part` of the target's logits.
 class Near final : public ForwardPass {
  public:
   explicit Near(float part) : part_(part) {}
@@ -81,7 +81,7 @@ Answers answers(const std::vector<Request>& requests, const Propose& propose, in
   options.max_sequences = n_places;
   options.max_itl = max_itl;
   options.max_rows = n_places * (1 + k);
-  options.kv_bytes = 4 << 20;  // drafts have blocks that nobody wants, and here all find some
+  options.kv_bytes = 4 << 20;  // enough free blocks for all drafts
   auto engine = Engine::create(std::make_unique<FakeModel>(kContext), nullptr, stream, options, steady_clock()).value();
   if (k > 0) engine->speculate(propose(stream), k);
   Answers out;
@@ -107,7 +107,7 @@ Answers answers(const std::vector<Request>& requests, float part, int32_t k, int
       requests, [part](Stream& stream) { return near_model(part, stream); }, k, n_places, max_itl);
 }
 
-// What is drawn at the i-th place of an answer, by going through all that may come before it; after an end is
+// The distribution at the i-th place of an answer, by enumeration of all prefixes; after an end of generation it is
 // kFakeEnd.
 std::vector<double> law_at(int32_t place, const Request& r) {
   const TokenId ends[] = {kFakeEnd};
@@ -139,7 +139,8 @@ std::vector<double> law_at(int32_t place, const Request& r) {
   return law;
 }
 
-// That what was heard at this place of all answers has the law of `r`, which they are all but for the seed.
+// Checks that the tokens at this place over all answers follow the distribution of `r`, from which the requests differ
+// by the seed only.
 void expect_law(const Answers& heard, int32_t place, const Request& r) {
   std::vector<int64_t> counts(kFakeVocabSize);
   for (const auto& [id, tokens] : heard.tokens) {
@@ -149,7 +150,8 @@ void expect_law(const Answers& heard, int32_t place, const Request& r) {
   EXPECT_LT(testing::deviation(counts, law_at(place, r)), testing::kMostDeviation) << place;
 }
 
-// Through all of it: the draft model's own law, the chain, the token after what is refused and after what is not.
+// End to end: the draft model's own distribution, the chain, the token after a rejected draft and after an accepted
+// one.
 TEST(EngineRejection, AnswersHaveTheTargetsLaw) {
   constexpr int32_t kAnswers = 12'000, kPlaces = 3;
   std::vector<Request> all;
@@ -160,7 +162,7 @@ TEST(EngineRejection, AnswersHaveTheTargetsLaw) {
   for (int32_t place = 0; place < kPlaces; ++place) expect_law(heard, place, all[0]);
 }
 
-// An end is offered as any other token is: to withhold it would make it rarer or more frequent.
+// An end of generation is offered like any token: withholding it would change its probability.
 TEST(EngineRejection, EndsAreAsFrequentAsTheyAre) {
   constexpr int32_t kAnswers = 12'000;
   std::vector<Request> all;
@@ -172,8 +174,9 @@ TEST(EngineRejection, EndsAreAsFrequentAsTheyAre) {
   expect_law(answers(all, 0.4F, 1), 1, all[0]);
 }
 
-// With the number of drafts and the draft model pinned: the same bytes alone, in company, and where a step has time for
-// nothing. A draft model that is the target is never refused; temperature 0 and no drafts say what plain decoding says.
+// With the number of drafts and the draft model fixed: the same bytes alone, in company, and in steps without any time
+// to spare. A draft model equal to the target is never rejected; temperature 0 and no drafts give the bytes of plain
+// decoding.
 TEST(EngineRejection, ReplaysToTheByteWhereDraftsArePinned) {
   std::vector<Request> all;
   for (uint64_t i = 1; i <= 12; ++i) all.push_back(request(i, i, 20));
@@ -186,7 +189,8 @@ TEST(EngineRejection, ReplaysToTheByteWhereDraftsArePinned) {
   EXPECT_NE(answers(all, 0.6F, 3).tokens, together.tokens);
   const Answers itself = answers(all, 1, 4);
   EXPECT_GT(itself.stats.drafted_tokens, 50);
-  EXPECT_GE(itself.stats.accepted_tokens + 12, itself.stats.drafted_tokens);  // what was drafted after an end apart
+  EXPECT_GE(itself.stats.accepted_tokens + 12,
+            itself.stats.drafted_tokens);  // except drafts after an end of generation
   for (Request& r : all) {
     if (static_cast<uint64_t>(r.id) % 2 == 0) r.sampling.temperature = 0;
     if (static_cast<uint64_t>(r.id) % 2 == 1) r.speculation.max_drafts = 0;
@@ -196,7 +200,7 @@ TEST(EngineRejection, ReplaysToTheByteWhereDraftsArePinned) {
     EXPECT_EQ(plain.tokens.at(static_cast<uint64_t>(r.id)), testing::expected_answer(r, 0, kContext).tokens);
 }
 
-// Typical acceptance is pinned as rejection is. It takes over more of the drafts, and says other things.
+// Typical acceptance is pinned like rejection. It accepts more drafts and gives other answers.
 TEST(EngineRejection, TypicalAcceptanceReplaysToTheByteAndIsNotExact) {
   std::vector<Request> all, rejected;
   for (uint64_t i = 1; i <= 12; ++i) {
@@ -224,8 +228,8 @@ TEST(EngineRejection, TypicalAcceptanceReplaysToTheByteAndIsNotExact) {
     EXPECT_EQ(best.tokens.at(static_cast<uint64_t>(r.id)), testing::expected_answer(r, 0, kContext).tokens);
 }
 
-// XTC that leaves the least likely alone, where that would be a token whose probability is 0: once it was, and with
-// drafts to verify no token was drawn at all.
+// XTC that keeps only the least likely token, whose probability may be 0: with drafts to verify, no token was drawn in
+// this case once.
 TEST(EngineRejection, WhatCanNeverComeIsNoTopChoice) {
   for (const Verifier verifier : {Verifier::kCoupled, Verifier::kRejection, Verifier::kTypical}) {
     Request r = request(1, 1, 20);

@@ -1,4 +1,4 @@
-// Rules of the plan that no request can reach yet, over sequences made by hand.
+// Rules of the plan that no request can trigger yet, over sequences made by hand.
 #include "engine/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Queue {
     scheduler.enqueue(*s);
     return *sequences.emplace_back(std::move(s));
   }
-  // What a step would make of the plan: all its shares are computed.
+  // Applies the plan as a step would: all its shares are computed.
   void settle(const StepPlan& plan) {
     for (const Share& share : plan.shares) share.sequence->n_computed += share.n_tokens;
   }
@@ -41,7 +41,7 @@ TEST(Scheduler, WhoLosesItsBlocksLosesItsShareOfThePlanToo) {
   Sequence& wants_one = queue.add(4);
   queue.settle(queue.scheduler.plan());
   ASSERT_EQ(queue.scheduler.running().size(), 2u);
-  // The older one wants more tokens than there are blocks for, after the younger one's next token.
+  // The older one needs more tokens than there are blocks for, after the younger one's next token.
   wants_one.tokens.push_back(TokenId{9});
   wants_many.tokens.resize(16, TokenId{9});
   const StepPlan& plan = queue.scheduler.plan();

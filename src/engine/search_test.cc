@@ -1,5 +1,5 @@
-// Searches on the model whose cells say what they hold: what looking at all sequences finds, and the same bytes alone,
-// in company, preempted, and on any number of threads. What transformers finds: tests/property/search_test.cc.
+// Searches on the model whose cells record their contents: the results equal exhaustive search, and have the same bytes
+// alone, in company, preempted, and with any number of threads. Results of transformers: tests/property/search_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -48,7 +48,7 @@ struct World {
   int32_t max_sequences = 8;
   int32_t step_tokens = 24;
   int n_threads = 1;
-  uint64_t preempts = 0;  // a seed; 0: nobody is preempted on purpose
+  uint64_t preempts = 0;  // a seed; 0: no preemption by the test
 };
 
 FoundTexts run_on_fake(const std::vector<Request>& requests, const World& world) {

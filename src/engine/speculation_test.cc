@@ -1,5 +1,5 @@
-// Drafts in the engine: when there are any, what they may take, how they are counted. That they change no byte is held
-// by tests/property and tests/sim.
+// Drafts in the engine: when there are any, their cost, their counters. tests/property and tests/sim show that they
+// change no byte.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -18,7 +18,7 @@ using testing::ExpectedAnswer;
 using testing::FakeModel;
 using testing::TimedEngine;
 
-// Says the same token for ever, each as likely after the one before it; a timed model always draws 1.
+// Proposes the same token forever, each with this probability given the one before it; a timed model always draws 1.
 class FixedDrafts final : public Proposer {
  public:
   FixedDrafts(TokenId token, float likely) : token_(token), likely_(likely) {}
@@ -38,7 +38,7 @@ EngineOptions speculating(int32_t max_drafts = 8) {
   return options;
 }
 
-// What a stream says, and what a look-up makes of it.
+// A stream's tokens, and the look-up's drafts for them.
 struct Text {
   const char* name;
   int32_t (*next)(int32_t position);
@@ -54,7 +54,7 @@ constexpr Text kTexts[] = {
      [](int32_t i) { return testing::mix(5, uint64_t(i)) % 9 == 0 ? 40 : i % 17 + 1; }},
 };
 
-// What a sequence says next is drawn with probability .99 at temperature .7, and with .86 at 1.
+// A sequence's next token has probability .99 at temperature .7, and .86 at 1.
 constexpr float kPeak = 6;
 
 double seconds_of(const Text& text, int32_t n_streams, int32_t max_drafts, EngineStats* stats = nullptr,
@@ -102,7 +102,7 @@ TEST(Speculation, ManyStreamsHaveFewerDraftsAndThenNone) {
     EXPECT_LT(of_stream, before);
     before = of_stream;
   }
-  EXPECT_LT(before, 0.5);  // until the first steps have told what rows cost
+  EXPECT_LT(before, 0.5);  // until the first steps have measured the cost of rows
 }
 
 TEST(Speculation, KeepsWithinTheTimeBetweenTokens) {
@@ -113,7 +113,7 @@ TEST(Speculation, KeepsWithinTheTimeBetweenTokens) {
     t.submit(40, 400);
     t.drain();
     const std::vector<double> gaps = t.gaps(0.2);
-    EXPECT_LE(gaps.back(), bound * 1.02);  // what a row costs and what it reads are learned apart
+    EXPECT_LE(gaps.back(), bound * 1.02);  // the cost of a row and of its reads are learned separately
     EXPECT_GT(t.engine->stats().drafted_tokens, 50);
   }
 }
@@ -149,7 +149,7 @@ TEST(Speculation, ARequestHasAsManyDraftsAsItSays) {
   EXPECT_EQ(drafted(60), drafted(8));
 }
 
-// Who reads what the model makes of sequences, and remembers of which.
+// A proposer that reads hidden states and records the sequences.
 class Reading final : public Proposer, public ProposerExtras {
  public:
   explicit Reading(std::set<int64_t>& asked, std::set<int64_t>& seen) : asked_(asked), seen_(seen) {}
@@ -165,7 +165,7 @@ class Reading final : public Proposer, public ProposerExtras {
   std::set<int64_t>&asked_, &seen_;
 };
 
-// Beside one that wants all, in the same steps.
+// In the same steps as a request that takes all proposers.
 TEST(Speculation, ARequestMayWantTheFreeProposersAlone) {
   for (const bool repeats : {false, true}) {
     std::set<int64_t> asked, seen;
@@ -205,7 +205,7 @@ TEST(Speculation, FollowsWhatAClientPredicts) {
 
 // ---- counting, and ends ---------------------------------------------------------------------------------------------
 
-// Proposes what is answered, with an error in every `wrong_each`th place.
+// Proposes the expected answer, with an error at every `wrong_each`th place.
 class Knowing final : public Proposer {
  public:
   Knowing(std::vector<TokenId> answer, size_t wrong_each) : answer_(std::move(answer)), wrong_each_(wrong_each) {}
@@ -256,7 +256,7 @@ std::string cut_at_stop(const Request& request, ExpectedAnswer& answer) {
   return text;
 }
 
-// Each step's tokens are one and the drafts that were right; nothing of a wrong one is left.
+// Each step yields one token plus the right drafts; wrong drafts leave no trace.
 Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t context_len) {
   ThreadTeam team(1);
   Stream stream(team);
@@ -289,7 +289,7 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
       EXPECT_LE(s->n_computed, s->n_tokens() - 1 + (s->n_answered() == 0));
     }
     engine->self_check();
-    // A draft may be the end; what was drawn after it is nothing.
+    // A draft may be the end; tokens drawn after it do not count.
     const bool ends_with_draft = stats.accepted_tokens > static_cast<int64_t>(heard.tokens.size()) - n_draws;
     EXPECT_EQ(stats.accepted_tokens, static_cast<int64_t>(heard.tokens.size()) - n_draws + ends_with_draft);
     const bool has_end = heard.reason == FinishReason::kEos || heard.reason == FinishReason::kStop;
@@ -310,7 +310,7 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
   return heard;
 }
 
-// What ends an answer besides: nothing, a token of it, or what three of its tokens spell.
+// Another end of the answer: none, a token of it, or the text of three of its tokens.
 std::shared_ptr<const StopSet> stops_of(const Request& request, int32_t kind, int32_t context_len) {
   const std::vector<TokenId> answer = testing::expected_answer(request, 0, context_len).tokens;
   const size_t at = std::min(answer.size() - 1, size_t{4} + request.sampling.seed % 7);
@@ -321,7 +321,7 @@ std::shared_ptr<const StopSet> stops_of(const Request& request, int32_t kind, in
   return StopSet::compile({spelled, "zz"}).value();
 }
 
-// Ends of every kind, at every place of what was drafted: bound, context, end of generation, stop id, stop string.
+// Every kind of end, at every place among the drafts: limit, context, end of generation, stop id, stop string.
 TEST(Speculation, AnEndInsideDraftsIsTheSameEnd) {
   std::set<FinishReason> reasons;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
@@ -345,7 +345,7 @@ TEST(Speculation, AnEndInsideDraftsIsTheSameEnd) {
   EXPECT_GE(reasons.size(), 3u);
 }
 
-// Counts who is forgotten.
+// Counts forget() calls.
 class Forgetting final : public Proposer {
  public:
   explicit Forgetting(int64_t& n) : n_(n) {}
@@ -356,7 +356,7 @@ class Forgetting final : public Proposer {
   int64_t& n_;
 };
 
-// What is held for a choice that has ended, places and keys and values, is not kept from others until the last one has.
+// State of a choice that has ended (entries, keys and values) is released before the last choice ends.
 TEST(Speculation, AChoiceThatEndedIsForgottenAtOnce) {
   ThreadTeam team(1);
   Stream stream(team);
@@ -384,7 +384,7 @@ TEST(Speculation, AChoiceThatEndedIsForgottenAtOnce) {
   EXPECT_GT(n_parts, 2) << "all ended at once";
 }
 
-// An engine that drafts from the sequence itself and from what its tenants were answered, or from neither.
+// An engine that drafts from the sequence itself and from its tenants' earlier answers, or from neither.
 struct KeepingEngine : TimedEngine {
   explicit KeepingEngine(const Text& text, bool keeps = true, EngineOptions options = speculating())
       : TimedEngine(options, {}, 8192, text.next) {
@@ -413,7 +413,7 @@ TEST(Speculation, WhatWasAnsweredBeforeIsSaidInFewerSteps) {
   EXPECT_LT(t.answer(t.request_of("a")), 2 * first / 3);
 }
 
-// Those who were cut short, wrote for a search or wanted no drafts leave nothing behind.
+// Answers that were cut short, belong to a search or take no drafts are not stored.
 TEST(Speculation, KeepsAnswersThatEndedAlone) {
   KeepingEngine t(kTexts[3]);
   const int64_t first = t.answer(t.request_of("a"));
@@ -428,7 +428,7 @@ TEST(Speculation, KeepsAnswersThatEndedAlone) {
   EXPECT_EQ(u.answer(u.request_of("a")), first);
 }
 
-// Not a draft and not a microsecond of one tenant's answer depends on what another one was answered.
+// No draft and no microsecond of one tenant's answer depends on another tenant's answers.
 TEST(Speculation, WhatOneTenantWasAnsweredChangesNothingForAnother) {
   const auto of_b = [](bool is_kept) {
     KeepingEngine t(kTexts[3]);
@@ -447,7 +447,7 @@ TEST(Speculation, WhatOneTenantWasAnsweredChangesNothingForAnother) {
   EXPECT_EQ(of_b(true), of_b(false));
 }
 
-// Row S27 with them: sequences that repeat what was answered before, and sequences that do not.
+// Row S27 with stored answers: sequences that repeat earlier answers, and sequences that do not.
 TEST(Speculation, KeepingAnswersIsNeverSlowerThanNone) {
   for (const Text& text : kTexts) {
     for (const int32_t n_streams : {1, 4, 16}) {

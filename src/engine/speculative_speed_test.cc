@@ -1,5 +1,5 @@
-// Row S6: how much faster a draft model makes an engine, on a virtual clock, is what the formulas of spec/gain.h say.
-// Drafts are right at random places, each as often as the next; the number of them is pinned.
+// Row S6: the speedup by a draft model, on a virtual clock, equals the formulas of spec/gain.h. Drafts are right at
+// random, each with the same probability; their number is fixed.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -19,15 +19,15 @@ using testing::TimedModel;
 constexpr int32_t kAnswer = 1500;
 
 int32_t any(int32_t position) { return static_cast<int32_t>(testing::mix(9, static_cast<uint64_t>(position)) % 60); }
-// Right so often of a hundred times.
+// Percentage of right drafts.
 template <uint64_t kPercent>
 int32_t near(int32_t position) {
   const bool is_right = testing::mix(31, static_cast<uint64_t>(position)) % 100 < kPercent;
   return is_right ? any(position) : (any(position) + 1) % 60;
 }
 
-// A step's shared part and its rows'. What a draft model reads before its first draft, two tokens where all drafts were
-// right, costs as much as one.
+// Costs of a step's shared part and of its rows. The draft model's catch-up before its first draft (two tokens if all
+// drafts were right) costs as much as one token.
 LinearCost cost_of(double part) {
   return {.step = 2.4e-3 * part, .prompt = 0.4e-3 * part, .decode = 0.8e-3 * part, .prompt_read = 0, .decode_read = 0};
 }
@@ -84,7 +84,7 @@ TEST(Gain, IsThatOfAnEngineOnAVirtualClock) {
   }
 }
 
-// Is sure of tokens that are right from one position on, and takes no time.
+// Proposes with probability 1 tokens that are right from one position on, and takes no time.
 template <int32_t kRightFrom>
 class Boaster final : public Proposer {
  public:
@@ -118,14 +118,14 @@ std::unique_ptr<Proposer> boaster(TimedEngine&, Stream&) {
   return std::make_unique<Boaster<kRightFrom>>();
 }
 
-// Sure of itself, never right.
+// Certain of its drafts, never right.
 std::unique_ptr<Proposer> wrong_model(TimedEngine& t, Stream& stream) {
   const DraftModelOptions options = {.block_len = 16, .kv_bytes = 64 << 20, .vocab_size = 64};
   auto model = std::make_unique<TimedModel>(t.clock, cost_of(0.05), 8192, near<0>, 20.0F);
   return DraftModel::create(std::move(model), stream, options, t.clock).value();
 }
 
-// Whatever is believed of drafts, a sequence loses what its account lends and the rest of a step.
+// With any estimates, a sequence loses at most its account's loan and the rest of a step.
 TEST(Gain, IsNeverALossOfMoreThanAnAccountLends) {
   for (const int32_t n_texts : {1, 4}) {
     for (const int32_t n : {32, 128, 512}) {

@@ -52,8 +52,8 @@ TEST(StepCost, TenStepsAreEnoughForAnEstimateWithinAThird) {
   EXPECT_LT(error_at(cost, load_of(0, 0, 8, 50)), 0.34);
 }
 
-// It reads what its sequence's other row reads: before any was seen it is not thought as costly as that row, else after
-// a long sequence none would ever be tried; and then it costs what it was seen to.
+// It reads the same positions as its sequence's other row. Before it is measured, it must not be assumed as costly as
+// that row, or no draft would be tried after a long sequence; afterwards it has its measured cost.
 TEST(StepCost, ADraftAfterALongSequenceIsNotPricedAsASequenceOfItsOwn) {
   StepCost cost;
   const auto load = [](int32_t n_before, int32_t n_drafts) {
@@ -72,7 +72,7 @@ TEST(StepCost, ADraftAfterALongSequenceIsNotPricedAsASequenceOfItsOwn) {
   EXPECT_NEAR(price(6080), 1.5e-3, 0.3e-3);
 }
 
-// Before that they are tried: at a part of what the sequence's own token reads.
+// Before that, they are tried: at a fraction of the reads of the sequence's own token.
 TEST(StepCost, WhatDraftsReadIsHopedToBeSharedUntilStepsHaveTold) {
   for (const double each : {1.5e-3, 12e-3}) {
     StepCost cost;
@@ -200,7 +200,7 @@ TEST(StepCost, KnowsTheExpertsThatAStepTouchesAndTheStatesOfItsSequences) {
   EXPECT_GT(worst_without, 0.15);
 }
 
-// Before any step has told them apart, a cache of half the bytes is thought to be read in half the time.
+// Before any step separates them, a cache of half the bytes is assumed to be read in half the time.
 TEST(StepCost, ThinksACacheOfFewerBitsReadInLessTime) {
   StepCost half({.kv_bytes = 0.5}), whole;
   const StepLoad prompt = load_of(64, 0, 0, 0);

@@ -1,6 +1,5 @@
-// What a proposer that taps layers is told: of each token that a sequence has and that was computed, once it is known
-// what follows, the states of those very layers, whatever was drafted, refused, cut or preempted. And nothing where
-// nobody may be drafted for.
+// Input of a proposer that taps layers: for each computed token of a sequence, once its successor is known, the states
+// of those layers, whatever was drafted, rejected, cut or preempted. And nothing for sequences without drafts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,13 +20,13 @@ using testing::LoadedModel;
 
 struct Told {
   std::map<int64_t, std::map<int32_t, std::vector<float>>> states;  // by sequence, by position
-  std::map<int64_t, std::vector<TokenId>> texts;                    // the longest that was seen of each
+  std::map<int64_t, std::vector<TokenId>> texts;                    // the longest version seen of each sequence
   int n_twice = 0;
   std::set<int32_t> n_running;
   std::set<bool> is_pinned;
 };
 
-// Looks up drafts, as chains or with a wrong sibling before each, and writes down what it is told.
+// Drafts by look-up, as chains or with a wrong sibling before each, and records its inputs.
 class Tapping final : public Proposer, public ProposerExtras {
  public:
   Tapping(Told& told, std::vector<int32_t> layers, int64_t width, bool is_tree)
@@ -95,7 +94,7 @@ class Taps : public ::testing::TestWithParam<bool> {
     Request r;
     r.id = RequestId{i + 1};
     for (uint64_t t = 0; t < 20 + 15 * i; ++t) r.prompt.push_back(TokenId{static_cast<int32_t>(t % (5 + i))});
-    r.cache_salt = std::to_string(i);  // no sequence finds another's beginning
+    r.cache_salt = std::to_string(i);  // no sequence shares another's prefix
     r.max_tokens = 40;
     r.sampling = {.temperature = i % 2 == 0 ? 0 : 0.7F, .ignore_eos = true};
     r.sampling.seed = i;
@@ -108,7 +107,7 @@ class Taps : public ::testing::TestWithParam<bool> {
       if (preempts && step % 11 == 10) engine_->preempt(RequestId{1 + static_cast<uint64_t>(step) % 5});
     }
   }
-  // Of each sequence all positions from `begin` on, the last one's pair with the token that ended it aside.
+  // For each sequence, all positions from `begin` on, except the last one's pair with the token that ended it.
   void hold(int32_t begin) {
     const auto C = static_cast<size_t>(m_.model->config().width);
     for (const auto& [sequence, text] : told_.texts) {

@@ -1,6 +1,6 @@
-// What drawing a sequence's next tokens from a step with drafts may go wrong in, each alone: the row, the draft, the
-// sampler's state, its history, the keys after, and the places of a tree. Answers must be those of the sampler and the
-// tokens alone, and the fake's attention may read nothing but the sequence's own cells.
+// Possible errors when sampling a sequence's next tokens from a step with drafts, each alone: the row, the draft, the
+// sampler's state, its history, the keys after, and the places of a tree. Answers must follow from the sampler and the
+// tokens only, and the fake's attention may read only the sequence's own cells.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -18,8 +18,8 @@ constexpr int32_t kContext = 96, kBlockLen = 8, kPlenty = 64;
 
 TokenId wrong(TokenId right) { return TokenId{(raw(right) + 1) % kFakeVocabSize}; }
 
-// Knows the answers, by their prompts. A chain is right but in every `wrong_each`th place of the answer; of a tree each
-// place has two drafts, of which the second is right.
+// Proposes the expected answers, by prompt. A chain is wrong only at every `wrong_each`th place of the answer; in a
+// tree each place has two drafts, of which the second is right.
 class Knowing final : public Proposer {
  public:
   Knowing(std::vector<Request> requests, size_t wrong_each, bool is_tree)
@@ -46,7 +46,7 @@ class Knowing final : public Proposer {
   std::vector<std::vector<TokenId>> answers_;
 };
 
-// Beside what the fake's attention sees: a draft stands as far after the sequence as it has ancestors.
+// In addition to the fake's attention checks: a draft's distance from the sequence equals its number of ancestors.
 class Depths final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return fake.facts(); }
@@ -86,7 +86,7 @@ struct Ran {
   int64_t n_misplaced = 0;
 };
 
-// All in one engine with so many blocks; `after` looks at it after each step.
+// Runs all requests in one engine with n_blocks blocks; calls `after` after each step.
 Ran run(const std::vector<Request>& all, int32_t k, size_t wrong_each, bool is_tree, int32_t n_blocks = kPlenty,
         const std::function<void(const Engine&)>& after = {}) {
   ThreadTeam team(2);
@@ -165,7 +165,7 @@ TEST(Verification, ADraftOfATreeStandsAtItsDepth) {
 
 // ---- drafts and room -----------------------------------------------------------------------------------------------
 
-// The older sequence is short and would like blocks for its drafts, which the younger one holds until it ends. Without
+// The older sequence is short and could use blocks for its drafts, which the younger one holds until it ends. Without
 // drafts there is room for both.
 TEST(Verification, DraftsTakeBlocksFromNobody) {
   std::vector<Request> all = requests({.temperature = 0.8F}, 2);

@@ -1,5 +1,5 @@
-// The target that drafts for itself over a part of its sequences: what it reads, what it leaves behind, what it takes
-// from whom, what it costs. That it changes no byte of a real model is held by tests/property.
+// The target drafts for itself over a part of its sequences: what it reads, what it leaves, which blocks it borrows,
+// its cost. tests/property shows that it changes no byte of a real model.
 #include "spec/window_proposer.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using testing::kFakeEnd;
 
 constexpr int32_t kContext = 320, kLen = 8;
 
-// The target, contrary after some positions of its views.
+// The target, negated after some positions of its views.
 class FixedDrafts final : public ForwardPass {
  public:
   explicit FixedDrafts(int32_t wrong_one_in) : wrong_one_in_(wrong_one_in) {}
@@ -51,7 +51,7 @@ Request request(uint64_t id, int32_t n_prompt, int32_t n_answer = 40) {
 
 // An engine whose model drafts over the first 16 tokens and the last 32.
 struct Drafted {
-  // Who proposes before the view does, and who looks at what came of it; null: nobody.
+  // The proposer before the view, and an observer of the results; null: none.
   explicit Drafted(EngineOptions options = {}, int32_t wrong_one_in = 0, int32_t k = 4, bool always = true,
                    std::unique_ptr<Proposer> before = nullptr, std::unique_ptr<Proposer> following = nullptr) {
     options.block_len = kLen;
@@ -70,7 +70,7 @@ struct Drafted {
     if (following != nullptr) all.push_back(std::move(following));
     engine->speculate(std::make_unique<ProposerChain>(std::move(all)), k);
   }
-  // Until nothing is left to do; what `between` does stands before each step.
+  // Runs until idle; calls `between` before each step.
   template <typename Between>
   void drain(const Between& between) {
     std::vector<Output> out;
@@ -117,8 +117,7 @@ TEST(WindowProposer, ReadsTheSinkAndTheWindowAtTheirTruePositions) {
       const int32_t end = seen.back() + 1;
       const auto n_seen = static_cast<int32_t>(seen.size());
       n_partial += n_seen < end;
-      // All of a sequence that is no longer; else the sink, and of what lies before the drafts the window, by whole
-      // blocks.
+      // The whole sequence if it is short; else the sink and the window before the drafts, in whole blocks.
       if (end <= 48) {
         EXPECT_EQ(n_seen, end);
       }
@@ -132,8 +131,8 @@ TEST(WindowProposer, ReadsTheSinkAndTheWindowAtTheirTruePositions) {
   EXPECT_GT(n_partial, 50);
 }
 
-// Neither what the sequence's next step reads, nor another choice, nor who finds the sequence's blocks again, on the
-// device or in the tier below, nor who gets the blocks next: the model itself looks at every cell that it reads.
+// Drafting affects neither the reads of the sequence's next step, nor another choice, nor later hits on its blocks on
+// the device or in the tier below, nor the next user of the blocks: the model itself checks each cell that it reads.
 TEST(WindowProposer, WhatItComputesIsNeverReadAsSequence) {
   for (const int32_t wrong_one_in : {0, 2, 5}) {
     EngineOptions options;
@@ -155,7 +154,7 @@ TEST(WindowProposer, WhatItComputesIsNeverReadAsSequence) {
       if (n_steps % 37 == 0) g.engine->preempt(RequestId{static_cast<uint64_t>(n_steps) % 12});
     });
     for (const Request& r : all) g.expect_answer(r);
-    // What they said is asked about again, and found.
+    // The answers are requested again, and found.
     const int64_t n_cached = g.engine->stats().cached_tokens;
     for (Request r : all) {
       const std::vector<TokenId>& answer = g.said[{raw(r.id), 0}];
@@ -172,9 +171,9 @@ TEST(WindowProposer, WhatItComputesIsNeverReadAsSequence) {
   }
 }
 
-// What others say is read by the pass of the first draft; the drafts stay what they were.
+// Drafts of an earlier proposer are read by the pass of the first draft; the drafts stay the same.
 TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndDraftsTheSame) {
-  struct Said {  // of a text of so many tokens
+  struct Said {  // for a sequence of n_text tokens
     size_t n_text;
     std::vector<TokenId> drafts;
     bool operator==(const Said&) const = default;
@@ -192,7 +191,7 @@ TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndDraftsTheSame) {
    private:
     Log& log_;
   };
-  // Knows the answers, and is wrong after some positions; a tree, of which the first way is read.
+  // Proposes the expected answers, wrong after some positions; a tree, of which the first path is read.
   class Knows final : public Proposer {
    public:
     explicit Knows(const std::vector<Request>& all, uint64_t wrong_one_in) : wrong_one_in_(wrong_one_in) {
@@ -250,8 +249,7 @@ TEST(WindowProposer, CancelledSequencesLeaveNothing) {
   EXPECT_GT(g.engine->stats().drafted_tokens, 100);
 }
 
-// What a step would do without drafts is what it does with drafts that nobody verifies: the same blocks in the same
-// order.
+// A step with drafts that are never verified does the same as one without drafts: the same blocks in the same order.
 TEST(WindowProposer, PutsThePoolBackAsItWas) {
   EngineOptions options;
   options.max_sequences = 3;
@@ -260,7 +258,7 @@ TEST(WindowProposer, PutsThePoolBackAsItWas) {
   for (Drafted* g : {&with, &without}) {
     for (uint64_t i = 1; i < 9; ++i) g->submit(request(i, 30 * static_cast<int32_t>(i)));
   }
-  // It drafts for all that run, and then its drafts are taken from it.
+  // It drafts for all running sequences, then its drafts are removed.
   class Silent final : public Proposer {
    public:
     explicit Silent(Engine& engine) : seat_(engine.seat()) {}
@@ -296,7 +294,7 @@ TEST(WindowProposer, PutsThePoolBackAsItWas) {
   EXPECT_GT(lender.n_lent, 500);
 }
 
-// Where all that is not in use holds prefixes, it has the rest of the sequence's own block, and no prefix goes for it.
+// If all unused blocks hold prefixes, it has the rest of the sequence's own block, and no prefix is evicted for it.
 TEST(WindowProposer, EvictsNothing) {
   EngineOptions options;
   options.max_sequences = 1;
@@ -336,7 +334,7 @@ TEST(WindowProposer, RefusesWhatItSparesNothing) {
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
-// A model on a virtual clock, whose rows of one sequence share what they read of it, as they do on real machines.
+// A model on a virtual clock; rows of one sequence share their reads, as on real machines.
 class Sharing final : public ForwardPass {
  public:
   struct Costs {
@@ -408,7 +406,7 @@ TEST(WindowProposer, LeavesShortSequencesAlone) {
   EXPECT_EQ(drafted.stats.drafted_tokens, 0);
 }
 
-// Where a view costs a small part of a step, its drafts pay; where positions cost next to nothing it is not asked.
+// If a view costs a small part of a step, its drafts pay off; if positions cost almost nothing, it is not used.
 TEST(WindowProposer, PaysWhereReadingIsCostly) {
   EXPECT_LT(timed(7000, 4).seconds / timed(7000, 0).seconds, 0.75);
   const Sharing::Costs of_cheap = {.read = 1e-8, .row = 2e-3};
@@ -417,7 +415,8 @@ TEST(WindowProposer, PaysWhereReadingIsCostly) {
   EXPECT_LT(cheap.n_passes, 30);
 }
 
-// The default model's costs after 7,600 tokens, and drafts that are right four times in five. Nobody has drafted yet.
+// The default model's costs after 7,600 tokens, with drafts that are right four times in five, before any draft was
+// observed.
 TEST(WindowProposer, IsTriedAfterALongSequenceBeforeItsPriceIsKnown) {
   const Sharing::Costs costs = {.step = 6.2e-3, .read = 2.1e-6, .row = 2e-3, .wrong_one_in = 5};
   const Timed drafted = timed(7600, 8, costs);

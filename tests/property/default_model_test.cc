@@ -129,16 +129,16 @@ TEST_F(SlowDefaultModel, SaysTheSameUnderSixtyFourSchedules) {
   EXPECT_GT(totals.n_accepted, 0);
 }
 
-// What repeats its prompt or itself is said in fewer steps; what does not, in no more, and with few drafts in vain.
-// Counts do not depend on the machine: time stands still, and rows are priced by estimate. bench/speculation_bench.cc
-// has the times.
+// Answers that repeat the prompt or themselves take fewer steps; others take no more, with few rejected drafts. Counts
+// do not depend on the machine: time stands still, and rows are priced by estimate. bench/speculation_bench.cc measures
+// the times.
 TEST_F(SlowDefaultModel, SaysWhatRepeatsInFewerSteps) {
   constexpr const char* kMeeting =
       "Meeting of the garden club, 4 May. Present: Ruth Okafor (chair), Emil Brandt (treasurer), Sofia Pereira. The "
       "treasurer reported that the club has 1,240 pounds. Sofia proposed to plant a hedge along the north fence.\n";
   struct Case {
     std::string text;
-    double least, most_refused;  // tokens a step; drafts in vain, of all steps
+    double least, most_refused;  // tokens per step; rejected drafts, over all steps
   };
   const Case cases[] = {
       {std::string(kMeeting) + "Repeat this text and write every number in words.", 2.0, 1.0},

@@ -1,5 +1,5 @@
 // Random lives of an engine over the fake model: submits, cancels, forks, stops, preemptions, pressure. After every
-// step the accounting holds, freed blocks are poisoned, and every answer is what its request alone must give.
+// step the accounting holds, freed blocks are poisoned, and every answer is that of its request alone.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -29,8 +29,8 @@ struct Life {
   int32_t max_drafts;
   PolicyKind policy;
   int32_t n_host_blocks, n_disk_blocks;  // 0: no such tier
-  int32_t fault_one_in;                  // of what the disk does; 0: never
-  int32_t n_starts;                      // processes that it is lived in, one after another
+  int32_t fault_one_in;                  // of the disk's operations; 0: never
+  int32_t n_starts;                      // number of processes, one after another
 };
 
 Life random_life(std::mt19937_64& random) {
@@ -87,7 +87,7 @@ class RandomEngine {
   const Totals& totals() const { return totals_; }
 
  private:
-  // A process with a cold memory, over the disk as the last one left it.
+  // A process with a cold memory, over the disk as the last process left it.
   void start() {
     core_.reset();
     recorder_.reset();
@@ -151,7 +151,7 @@ class RandomEngine {
     if (recorder_) replay_both_ways();
   }
 
-  // What was lived on record is lived again, without the model and, where no disk gave blocks, with it.
+  // Recorded lives are replayed, without the model and, if no disk provided blocks, with it.
   void replay_both_ways() {
     core_.reset();
     recorder_.reset();
@@ -182,7 +182,7 @@ class RandomEngine {
     totals_.n_evicted += stats.disk.n_evicted;
   }
 
-  // Knows what each request must answer, and says so with errors here and there.
+  // Proposes each request's expected answer, with occasional errors.
   class FakeProposer final : public Proposer {
    public:
     explicit FakeProposer(RandomEngine& engine) : engine_(engine) {}
@@ -199,7 +199,7 @@ class RandomEngine {
           int32_t right = -1;
           const auto n = static_cast<size_t>(1 + engine_.up_to(input.max_drafts + 2));  // more are cut off
           for (size_t i = input.answer.size(); i < answer.size() && i < input.answer.size() + n; ++i) {
-            // Half of them are trees: wrong siblings before and after the one that is right.
+            // Half of them are trees: wrong siblings before and after the right one.
             const int32_t parent = right;
             if (is_tree && engine_.up_to(3) == 0) drafts.add(any_token(), parent);
             right = drafts.size();
@@ -236,7 +236,7 @@ class RandomEngine {
   void submit() {
     Request r;
     r.id = RequestId{next_id_++};
-    // Beginnings of a few texts, so that prefixes meet; now and then a text of its own.
+    // Prefixes of a few sequences, so that prefixes match; sometimes a sequence of its own.
     const auto& text = texts_[static_cast<size_t>(up_to(4))];
     const int32_t len = 1 + up_to(up_to(3) == 0 ? life_.context_len : life_.context_len / 2);
     r.prompt.assign(text.begin(), text.begin() + len);

@@ -8,7 +8,7 @@
 namespace ibid {
 namespace {
 
-// An answer that ends early ends within drafts.
+// Answers that end early end within drafts.
 const std::set<FinishReason> kOwnEnds = {FinishReason::kEos, FinishReason::kStop, FinishReason::kLength};
 
 using testing::Digests;
@@ -40,7 +40,7 @@ TEST_P(TinyModel, SaysTheSameUnderSixtyFourSchedules) {
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
   EXPECT_GT(totals.n_accepted, 20);
-  // What these draft is verified where it pays by the clock; what all others do, whatever it costs.
+  // Drafts of these are verified if they pay by the clock; all others are verified regardless of cost.
   const std::set<testing::DraftKind> priced = {testing::DraftKind::kLookup, testing::DraftKind::kStore,
                                                testing::DraftKind::kAnswers};
   for (int32_t i = 0; i < testing::kDraftKinds; ++i) {
@@ -51,7 +51,7 @@ TEST_P(TinyModel, SaysTheSameUnderSixtyFourSchedules) {
   EXPECT_GT(totals.n_fetched, 0);
   EXPECT_GT(totals.n_replays, 12) << "of records";
 }
-// Paused after its k-th step, whichever that is, it goes on as if nothing had been: computed again, or from the host.
+// Paused after its k-th step, for any k, it goes on unchanged: recomputed, or restored from the host.
 TEST_P(TinyModel, GoesOnAlikePausedAtEveryStep) {
   TinyModels models(GetParam(), DType::kF32);
   LoadedModel& m = models.load(TinyModels::best(), 1);
@@ -75,7 +75,7 @@ TEST_P(TinyModel, GoesOnAlikePausedAtEveryStep) {
 INSTANTIATE_TEST_SUITE_P(Architectures, TinyModel, ::testing::ValuesIn(testing::tiny_architectures()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
-// Remembers where the blocks of the first sequence of the last batch lay.
+// Records the places of the blocks of the last batch's first sequence.
 class Watched final : public ForwardPass {
  public:
   Watched(Model& model, Stream& stream, std::vector<BlockId>& table) : pass_(model, stream, {}, ""), table_(table) {}
@@ -91,7 +91,7 @@ class Watched final : public ForwardPass {
   std::vector<BlockId>& table_;
 };
 
-// Row C6: a position is where it is in its sequence, whatever slot it has.
+// Row C6: a position is its index in the sequence, independent of its slot.
 TEST(TinyModels, PhysicalBlocksDoNotShowInTheBits) {
   TinyModels models("llama", DType::kQ8_0);
   LoadedModel& m = models.load(TinyModels::best(), 1);
@@ -146,7 +146,7 @@ TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
         schedule.max_drafts = k;
         schedule.drafts = static_cast<testing::DraftKind>(kind);
         schedule.block_len = k % 2 == 0 ? 8 : 16;
-        // They draft from what was asked before.
+        // They draft from earlier answers.
         if (schedule.drafts == testing::DraftKind::kAnswers) schedule.warmth = 2;
         schedule.is_recorded = k == 3;
         ScheduleRun run(*m.model, *m.stream, tokenizer, DType::kF16, schedule, requests);
@@ -160,7 +160,7 @@ TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
     if (is(testing::DraftKind::kWrong)) {
       EXPECT_EQ(totals.n_accepted, 0);
     } else if (is(testing::DraftKind::kItself)) {
-      // All but what stands after a stop string.
+      // Everything except the text after a stop string.
       EXPECT_GE(totals.n_accepted * 100, totals.n_drafted * 99);
     } else if (!is(testing::DraftKind::kRandom) && !is(testing::DraftKind::kHeads) && !is(testing::DraftKind::kEagle) &&
                !is(testing::DraftKind::kSkip) && !is(testing::DraftKind::kMtp)) {
@@ -169,8 +169,8 @@ TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
   }
 }
 
-// Rejection's answers depend on what was drafted: that may not depend on what the prefix cache knows of a prompt, which
-// a head with attention is not told of unless it is computed again, nor on how a prompt was cut.
+// Answers under rejection depend on the drafts: these must not depend on the prefix cache's hits for a prompt, of which
+// a head with attention gets no states unless they are recomputed, nor on how a prompt was cut.
 TEST(TinyModels, AnswerRejectionTheSameWhateverTheCacheKnowsOfAnEaglesSequence) {
   TinyModels models("llama", DType::kQ8_0);
   LoadedModel& m = models.load(TinyModels::best(), 1);
@@ -211,7 +211,7 @@ TEST_P(SlowTinyModel, SaysTheSameToSeventyTwoRequests) {
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.n_fetched, 0);
 }
-// Each kind of drafts once, in a schedule of its own, beside samplers that remember and answers that end early.
+// Each kind of drafts once, in a schedule of its own, with stateful samplers and answers that end early.
 TEST_P(SlowTinyModel, SaysTheSameWithMemoryAndDraftsOfAnyKind) {
   const auto architectures = testing::tiny_architectures();
   const auto dtypes = testing::tiny_dtypes();

@@ -1,5 +1,6 @@
-// Answers that a grammar, a budget of reasoning or a search holds, over real models: the same tokens, log-probabilities
-// and scores under any schedule (schedules.h), on any number of threads, whatever is known of masks.
+// Answers constrained by a grammar, a reasoning budget or a search, over real models: the same tokens,
+// log-probabilities and scores under any schedule (schedules.h), with any number of threads, and with any state of the
+// mask caches.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -47,8 +48,8 @@ std::shared_ptr<const grammar::TokenTrie> trie() {
   return made;
 }
 
-// What an agent asks for: an object, a text, a call of a tool that the model must or may begin by itself, a list that
-// closes in time, reasoning with a grammar after it.
+// Requests of an agent: an object, a text, a tool call that the model must or may start by itself, a list that closes
+// in time, reasoning with a grammar after it.
 const std::vector<grammar::Source>& sources() {
   using grammar::Language;
   static const std::vector<grammar::Source> all = {
@@ -81,12 +82,12 @@ std::shared_ptr<grammar::Compiled> compiled(size_t i, size_t max_bytes) {
   return std::make_shared<grammar::Compiled>(sources()[i], grammar::compile(rules, *trie()).value(), trie(), max_bytes);
 }
 
-// What is known of masks when requests come.
+// State of the mask caches when requests arrive.
 enum class Masks : uint8_t { kCold, kWarm, kForgotten };
 
 class MaskCaches {
  public:
-  // The grammar of the i-th source: of its own, the one that all had before, or one that forgets all the time.
+  // The grammar of the i-th source: one of its own, one shared by all earlier requests, or one that always forgets.
   std::shared_ptr<grammar::Compiled> of(Masks masks, size_t i) {
     if (masks == Masks::kCold) return compiled(i, grammar::TokenMasks::kDefaultBytes);
     auto& slot = (masks == Masks::kWarm ? warm_ : small_)[i];
@@ -201,7 +202,7 @@ class HeldAnswers : public ::testing::TestWithParam<std::string_view> {
     return said;
   }
 
-  // An answer is of its grammar, and reasoning ends in its budget.
+  // An answer matches its grammar, and reasoning ends within its budget.
   void judge(const Held& h, const testing::Transcript& t) {
     std::string text;
     for (const TokenId token : t.tokens()) text += pieces()->token_bytes(token, true);

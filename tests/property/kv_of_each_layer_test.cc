@@ -1,5 +1,5 @@
-// The engine over a model whose layers keep different things (model/testing/hand_made.h): blocks of every layer are
-// shared, copied, evicted and computed again, and an answer is what the request alone gets.
+// The engine over a model whose layers keep different state (model/testing/hand_made.h): blocks of every layer are
+// shared, copied, evicted and recomputed, and an answer is that of the request alone.
 #include <gtest/gtest.h>
 
 #include "model/testing/hand_made.h"
@@ -79,7 +79,7 @@ TEST(KvOfEachLayer, TheEngineIsToldOfEachLayer) {
   EXPECT_EQ(KvStore::block_bytes(pass.facts(), DType::kF16, 16), 2 * 16 * kElementsOfToken);
 }
 
-// Blocks before the widest window may be released where every layer that keeps tokens has one.
+// Blocks before the widest window may be released if every layer that keeps tokens has a window.
 class HasWindowsAlone final : public HandMade {
  public:
   using HandMade::HandMade;

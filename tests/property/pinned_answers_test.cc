@@ -49,14 +49,15 @@ TEST_P(PinnedAnswers, ToFortyRequestsUnderEightSchedules) {
 INSTANTIATE_TEST_SUITE_P(Architectures, PinnedAnswers, ::testing::ValuesIn(testing::tiny_architectures()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
-// An encoder has no answers: its texts' vectors and scores are what steps of any size, in any order, must give.
+// An encoder has no answers: the vectors and scores of its sequences must be the same for steps of any size, in any
+// order.
 class Encoder {
  public:
   Encoder(LoadedModel& m, int32_t step_tokens)
       : core_(Engine::create(*m.model, nullptr, *m.stream, {.step_tokens = step_tokens, .max_sequences = 8},
                              steady_clock())
                   .value()) {}
-  // Of each text, the bits of what it says; each is submitted up to so many steps after the one before.
+  // The bits of each sequence's result; each is submitted up to steps_between steps after the one before.
   std::map<RequestId, std::vector<float>> run(const std::vector<Request>& texts, std::mt19937_64& random,
                                               uint64_t steps_between) {
     std::map<RequestId, std::vector<float>> said;

@@ -1,6 +1,6 @@
-// A record in which nothing is wrong says so when it runs again, with the model and without, whatever was asked: random
-// lives of an engine with grammars, searches, vectors, verifiers, drafts of all shapes, ends and errors, too little
-// memory, cancels and preemptions.
+// An intact record replays without a difference, with the model and without, for any requests: random lives of an
+// engine with grammars, searches, vectors, verifiers, drafts of all shapes, ends and errors, too little memory, cancels
+// and preemptions.
 #include <gtest/gtest.h>
 
 #include "fake_model.h"
@@ -123,7 +123,7 @@ class RecordedLife {
     static_cast<void>(engine_->submit(std::move(r)));  // it may be full
   }
 
-  // By grammars that end, that go on, and of which the sampler leaves nothing after some tokens.
+  // With grammars that end, that go on, and that leave the sampler no token after some tokens.
   void hold(Request& r) {
     static const char* const kTexts[] = {"root ::= [a-d]{2,9} [e-j]{1,30} \"k\"", "root ::= [a-t]*",
                                          "root ::= \"abc\" [d-f]+", "root ::= (\"ab\" | \"cd\"){1,20}",

@@ -1,5 +1,5 @@
-// Requests under random schedules over a real model: what each choice says, as one SHA-256 of its tokens and the bits
-// of its log-probabilities, and how a schedule is drawn from a seed.
+// Requests under random schedules over a real model: the answer of each choice, as one SHA-256 of its tokens and the
+// bits of its log-probabilities, and schedules drawn from a seed.
 #pragma once
 
 #include <algorithm>
@@ -34,26 +34,26 @@
 
 namespace ibid::testing {
 
-// Who proposes drafts.
+// The proposer of a schedule.
 enum class DraftKind : uint8_t {
-  kMixed,      // trees and chains of right and wrong ones
+  kMixed,      // trees and chains of right and wrong drafts
   kLookup,     // the engine's own
-  kRight,      // whoever knows the answer
+  kRight,      // the expected answer
   kWrong,      // always
   kRandom,     // of any id
-  kEnds,       // ends of generation within what is right
+  kEnds,       // ends of generation among right drafts
   kRepeated,   // trees with equal children
   kItself,     // a draft model that is the target: with KV of one dtype it is always right
   kModel,      // another draft model, beside the engine's own look-up
   kHeads,      // draft heads on the target that were never trained
-  kStore,      // a file of texts, of which some were said and some are noise, beside the engine's own look-up
-  kAnswers,    // what the same tenant was answered, beside the same
+  kStore,      // a file of texts, some of them answers and some noise, with the engine's own look-up
+  kAnswers,    // the same tenant's earlier answers, with the same look-up
   kEagle,      // an EAGLE head that was never trained
   kEagle3,     // one of the third kind, whose outputs are a part of the vocabulary, beside the engine's own look-up
   kSkip,       // the target itself without its first layer
   kMtp,        // an MTP layer that was never trained
-  kWindow,     // the target itself over a part of its texts' own blocks
-  kLookAhead,  // what the target says after refused drafts
+  kWindow,     // the target itself over a part of its sequences' own blocks
+  kLookAhead,  // the target's tokens after rejected drafts
 };
 inline constexpr int32_t kDraftKinds = 18;
 
@@ -95,7 +95,7 @@ inline Schedule random_schedule(uint64_t seed, int32_t step_tokens, int32_t max_
   s.warmth = up_to(3);
   s.steps_between = up_to(4);
   s.preempt_one_in = up_to(3) == 0 ? 0 : 2 + up_to(12);
-  // Where nothing is found again, a long prompt in small pieces must have a chance between two of them.
+  // Without prefix hits, a long prompt in small pieces must have a chance between two of them.
   if (!s.prefix_cache && s.preempt_one_in > 0) s.preempt_one_in += 400 / s.step_tokens;
   s.n_strangers = up_to(4);
   s.max_drafts = up_to(2) == 0 ? 0 : 1 + up_to(7);
@@ -121,7 +121,7 @@ inline std::string spelled(const Schedule& s) {
   return out.str();
 }
 
-// One choice's answer as it is heard.
+// One choice's answer as received.
 class Transcript {
  public:
   void hear(const Output& o) {
@@ -179,7 +179,7 @@ struct Totals {
   std::set<FinishReason> reasons;  // of answers
 };
 
-// Proposes what was once said to the same prompt, and what a proposer may get wrong; as many as it likes each time.
+// Proposes the earlier answer to the same prompt, with possible errors of a proposer; any number of drafts each time.
 class Memory final : public Proposer {
  public:
   Memory(DraftKind kind, uint64_t seed, int32_t vocab_size, TokenId end)
@@ -404,7 +404,7 @@ class ScheduleRun {
     std::filesystem::remove(path);
   }
 
-  // Drafts whatever they cost. The other model is as wide as any tiny one and knows nothing of the target.
+  // Drafts regardless of cost. The other model is as wide as any tiny one and unrelated to the target.
   std::unique_ptr<Proposer> draft_model(const std::vector<TokenId>& ends) {
     Model* model = &model_;
     if (schedule_.drafts == DraftKind::kModel) {
@@ -455,7 +455,7 @@ class ScheduleRun {
     return std::make_unique<HeadsProposer>(std::move(heads), stream_, options);
   }
 
-  // Of texts so short that much of them is left out.
+  // For sequences so short that a large part of them is left out.
   std::unique_ptr<Proposer> window(const std::vector<TokenId>& ends) {
     return WindowProposer::create(core_->seat(), {.n_sink = 8 * up_to(3),
                                                   .n_window = 1 + up_to(24),
@@ -476,7 +476,7 @@ class ScheduleRun {
                              static_cast<int32_t>(model_.options().step_tokens));
     sizes.kv_dtype = kv_dtype_;
     sizes.block_len = schedule_.block_len;
-    if (up_to(2) == 0) sizes.n_blocks = 1 + sizes.n_blocks / 4;  // some texts find no room
+    if (up_to(2) == 0) sizes.n_blocks = 1 + sizes.n_blocks / 4;  // some sequences find no room
     const auto file =
         is_mtp ? tiny_mtp_file(model_.config(), schedule_.seed % 2 == 0, schedule_.seed) : tiny_eagle_file(tiny);
     auto made = std::make_unique<EagleProposer>(
@@ -603,7 +603,7 @@ class ScheduleRun {
   std::vector<Output> out_;
 };
 
-// Each choice of each request in an engine of its own: cold, whole prompt at once, no company, no choices beside it.
+// Each choice of each request in an engine of its own: cold, whole prompt at once, no other requests or choices.
 inline Digests alone(Model& model, Stream& stream, const std::shared_ptr<const Tokenizer>& tokenizer, DType kv_dtype,
                      int32_t step_tokens, const std::vector<Request>& requests) {
   Digests out;

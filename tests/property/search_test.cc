@@ -1,5 +1,5 @@
-// Beam and contrastive search on the engine: what transformers finds (tools/make_search_goldens.py), what looking at
-// all texts finds, and the same bytes alone, in company, preempted, and on any number of threads.
+// Beam and contrastive search on the engine: the results of transformers (tools/make_search_goldens.py) and of
+// exhaustive search, and the same bytes alone, in company, preempted, and with any number of threads.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -66,7 +66,7 @@ inline std::vector<Request> tiny_requests(int32_t vocab_size) {
   return out;
 }
 
-// What a text and a sampler can have that drafts must not change, long enough for both to matter: penalties, learning
+// Features of a sequence and a sampler that drafts must not change, long enough for both to matter: penalties, learning
 // samplers, bans, biases, stop strings, ends of generation (of tiny_tokenizer).
 inline std::vector<Request> requests_with_memory(int32_t vocab_size) {
   std::vector<Request> out = tiny_requests(vocab_size);
@@ -187,12 +187,13 @@ inline void hold_to_schedules(std::string_view architecture, DType dtype, DType 
   LoadedModel& best = models.load(TinyModels::best(), 1);
   const Digests expected = alone(*best.model, *best.stream, tokenizer, kv_dtype, kMaxTokens, requests);
   for (const std::string& digest : expected) note_bits(digest);
-  // Of many, some short ones ones may agree.
+  // Among many, some short ones may be equal.
   EXPECT_GE(std::set<std::string>(expected.begin(), expected.end()).size(), requests.size() - requests.size() / 10);
   const std::vector<Isa> isas = supported_isas();
   for (uint64_t seed = first_seed; seed < first_seed + n_schedules; ++seed) {
     Schedule schedule = random_schedule(seed, kMaxTokens, kMaxSequences);
-    // Whether the others preempt is drawn, and with a target of latency it is the clock's; one does for certain.
+    // Preemption is drawn at random for the others, and with a latency target it depends on the clock; one schedule
+    // always preempts.
     if (seed == first_seed) schedule.preempt_at = 4;
     if (first_kind) {  // each in turn, so that none is left out by chance
       schedule.drafts = static_cast<DraftKind>((*first_kind + static_cast<int32_t>(seed - first_seed)) % kDraftKinds);

@@ -1,4 +1,4 @@
-// Where stop strings count is in a record: a replay finds the ones that were found.
+// A record stores where stop strings count: a replay finds the same ones.
 #include <gtest/gtest.h>
 
 #include "base/json.h"

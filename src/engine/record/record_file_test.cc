@@ -1,4 +1,4 @@
-// What is no whole record is read up to where it is one, and a record that cannot be written ends itself alone.
+// A damaged record is read up to the damage, and a record that cannot be written ends only itself.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -51,8 +51,8 @@ TEST(Record, ADamagedByteEndsItThere) {
   }
 }
 
-// Whoever writes a record can write its checksums: bytes that are whole and wrong are refused or replay as something
-// else, and nothing worse.
+// An attacker can write valid checksums: wrong bytes with a valid checksum are rejected or replay as something else,
+// and nothing worse.
 TEST(Record, BytesOfAnyKindAreReadOrRefused) {
   const Recorded was(9);
   const std::string bytes = bytes_of(was.path);

@@ -1,4 +1,4 @@
-// A record runs again step for step, whatever happened.
+// A record replays step by step, whatever happened.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,7 +27,7 @@ namespace {
 
 using namespace testing;  // the fixture
 
-// Another model: one token in some thousands is another.
+// Another model: one token in a few thousand differs.
 class OtherModel final : public ForwardPass {
  public:
   const ModelFacts& facts() const override { return model_.facts(); }
@@ -73,7 +73,7 @@ class Tapping final : public Proposer, public ProposerExtras {
   HiddenStates taps_;
 };
 
-// What a proposer had such a request compute of its prompt, a replay knows without the proposer.
+// A replay recomputes, without the proposer, what the proposer had such a request compute of its prompt.
 TEST(Record, APromptThatWasReadWholeForItsDraftsIsReadWholeAgain) {
   const TempFolder folder;
   const std::string path = folder.path() + "/record";
@@ -108,7 +108,7 @@ class TickingClock final : public Clock {  // a millisecond for each reading, so
   mutable double now_ = 0;
 };
 
-// A process over blocks that outlive it, on record; and again over what it leaves.
+// A recorded process over blocks that outlive it, and further ones over the blocks that it leaves.
 struct RecordedOnDisk {
   TempFolder folder;
   std::string path = folder.path() + "/record";
@@ -139,7 +139,7 @@ struct RecordedOnDisk {
     };
     for (uint64_t id = 1; id <= 60; ++id) {
       Request r = Recorded::request(RequestId{id}, random);
-      // Few beginnings, of which more is forgotten than the device can hold.
+      // Few prefixes, of which more is evicted than the device can hold.
       const auto text = static_cast<int32_t>(random() % 6);
       for (size_t i = 0; i < 48; ++i)
         r.prompt.insert(r.prompt.begin(), TokenId{(text * 11 + static_cast<int32_t>(i)) % 64});
@@ -203,7 +203,7 @@ TEST(Record, AFolderOfBlocksIsNotNeededToRunAgain) {
   }
 }
 
-// Each of what a replay is told is used: with an answer missing or given twice it goes another way, and says so.
+// Each recorded input of a replay is used: with one missing or duplicated, it takes another course and reports so.
 TEST(Record, AnAnswerOfTheDiskThatIsMissingOrOneTooManyIsADifference) {
   const auto medium = std::make_shared<testing::FakeMedium>();
   const auto disk = [&](const BlockFormat& format) {
@@ -238,8 +238,7 @@ TEST(Record, AnAnswerOfTheDiskThatIsMissingOrOneTooManyIsADifference) {
   EXPECT_EQ(kinds.size(), 4u);
 }
 
-// A request's grammar is written as it was asked for, or, where a server made it, as its rules, and compiled for the
-// replay.
+// A request's grammar is recorded as requested, or as rules if the server made it, and compiled for the replay.
 void replay_grammars(bool is_made) {
   std::vector<std::string> words(64);
   for (size_t t = 1; t < words.size(); ++t) words[t] = std::string(1 + t / 40, static_cast<char>('a' + t % 20));
@@ -293,7 +292,7 @@ void replay_grammars(bool is_made) {
   EXPECT_EQ(bare->run(*without, nullptr).value().difference, "");
 }
 
-// The first plans go by it, so that a replay must know it.
+// The first plans depend on it, so a replay needs it.
 TEST(Record, HasWhatStepsCostBeforeAnyRequest) {
   TempFolder folder;
   const std::string path = folder.path() + "/record";
@@ -338,7 +337,8 @@ std::shared_ptr<const Tokenizer> words_of_letters() {
   return std::make_shared<const SpelledTokens>(words);
 }
 
-// Records what `ask` asks of an engine with hidden states that drafts bluntly, and replays it: "" where it is the same.
+// Records the requests of `ask` to an engine with hidden states and a simple proposer, and replays them: "" if the
+// replay is equal.
 std::string difference_of(bool with_model, const std::function<void(Engine&, grammar::Grammars&)>& ask) {
   const auto tokenizer = words_of_letters();
   const auto model = [] { return std::make_unique<testing::FakeModel>(kContext, 0, 4); };
@@ -374,7 +374,7 @@ void ask_held(Engine& engine, grammar::Grammars& grammars, const char* text, std
   }
 }
 
-// Refused drafts are made up in a replay: the grammar that let the true ones through says nothing of these.
+// A replay invents rejected drafts: the grammar that allowed the true ones does not check these.
 TEST(Record, AsManyDraftsAsRanUnderAGrammarRunAgain) {
   for (const bool with_model : {true, false}) {
     EXPECT_EQ(difference_of(with_model,
@@ -434,7 +434,7 @@ TEST(Record, ASearchRunsAgain) {
   }
 }
 
-// What its drafts decided is told.
+// Decisions of its drafts are recorded.
 TEST(Record, ARequestWhoseTokensDependOnItsDraftsRunsAgain) {
   for (const bool with_model : {true, false}) {
     EXPECT_EQ(difference_of(with_model,
@@ -451,7 +451,7 @@ TEST(Record, ARequestWhoseTokensDependOnItsDraftsRunsAgain) {
   }
 }
 
-// A record may say any numbers of a search.
+// A record may contain any numbers of a search.
 TEST(Record, TurnsOfASearchThatCannotBeAreADifference) {
   TempFolder folder;
   const std::string path = folder.path("record"), wrong = folder.path("wrong");
@@ -517,7 +517,7 @@ TEST(Record, TheFirstDifferenceIsNamed) {
   EXPECT_NE(differs(small_engine(PolicyKind::kFirstCome), fake()), "");
 }
 
-// An engine that has lived before has other blocks in front.
+// An engine with earlier requests has other blocks in front.
 TEST(Record, OtherBlocksAreADifferenceOfTheirOwn) {
   const Recorded was(3);
   auto replay = Replay::open(was.path).value();
@@ -538,7 +538,7 @@ TEST(Record, OtherBlocksAreADifferenceOfTheirOwn) {
   EXPECT_NE(difference.find("on other blocks"), std::string::npos) << difference;
 }
 
-// Whoever writes a record can write any number where a token stands.
+// An attacker can write any number in place of a token.
 TEST(Record, TokensOfNoVocabularyAreRefused) {
   const Recorded was(2);
   for (const int32_t wrong : {1 << 30, INT32_MAX, -1, INT32_MIN}) {
@@ -646,7 +646,7 @@ TEST(Record, WithoutWhatUsersWroteSchedulingIsTheSame) {
   EXPECT_LT(n_same, n_all / 16);
 }
 
-// What repeats in a text must not repeat in what stands for it, and after each beginning the order is kept.
+// Repetitions in a text must not repeat in its replacement, and the order is kept after each prefix.
 TEST(Redaction, HidesHowOftenATokenOccursAndLosesNone) {
   for (const int32_t vocab_size : {1, 2, 3, 64, 1000, 49152}) {
     record::Redaction redaction;
