@@ -1,5 +1,5 @@
-// Draft heads: what they say is the formula's, under each spelling of their files; files that are not of the model are
-// refused by name; and the proposer reads the state and the tokens that the formula wants.
+// Draft heads: their logits equal the formula, under each spelling of their files; files that do not match the model
+// are rejected by name; and the proposer reads the formula's state and tokens.
 #include "spec/draft_heads.h"
 
 #include <gtest/gtest.h>
@@ -277,7 +277,7 @@ TEST(HeadsProposer, ReadsTheLastStateAndTheTokensAfterIt) {
   EXPECT_EQ(drafted(1, 12), expected(hidden(5), 12));
 }
 
-// Of both kinds: Hydra's heads read the way to a place, Medusa's say the same of all ways.
+// For both kinds: Hydra's heads read the path to a place, Medusa's give the same logits for all paths.
 TEST(HeadsProposer, DrawsTreesOfWhatTheHeadsSayOfEachWay) {
   for (const bool is_grounded : {true, false}) {
     LoadedModel m(testing::TinyModelOptions{});

@@ -16,7 +16,7 @@ using testing::LoadedModel;
 using testing::TinyHeads;
 using Ways = std::vector<std::vector<int64_t>>;
 
-// Medusa's heads, whose place i of a depth is the same whatever is before it.
+// Medusa's heads, whose place i of a depth is the same after any prefix.
 const Ways kTree = {{0}, {0, 0}, {1}, {0, 1}, {2}, {0, 0, 0}, {1, 0}, {3}};
 
 std::shared_ptr<const ModelFile> with(const TinyHeads& o, std::map<std::string, MetaValue> changes) {
@@ -56,7 +56,7 @@ TEST(NamedTrees, AreReadFromEitherContainer) {
   EXPECT_EQ(ways_of(DraftHeads::read_tree(*with({.width = 8, .vocab_size = 9}, {{"medusa.choices", texts}})).value()),
             expected);
   EXPECT_TRUE(DraftHeads::read_tree(*with({.width = 8, .vocab_size = 9}, {})).value().empty());
-  // Of a rank or depth that nobody draws, with what is after it.
+  // Places of a rank or depth that is never drawn, and their successors.
   EXPECT_EQ(ways_of(named_tree({{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {8, 0}, {0, 0}, {0, 0, 0}}, 2).value()),
             (std::set<std::vector<int64_t>>{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {0, 0}}));
   EXPECT_EQ(widest(named_tree(kTree, 3).value()), 2);

@@ -1,7 +1,7 @@
-// What EAGLE heads and MTP layers say against the papers' formulas written anew in Python (tools/make_golden_eagle.py),
-// EAGLE-1's also against its own program (tools/run_originals.py), from folders as the papers' programs and those that
-// train such heads publish them, heads also from GGUF files of the same and from one that is named as llama.cpp's
-// converter names things.
+// Logits of EAGLE heads and MTP layers against an independent Python implementation of the papers' formulas
+// (tools/make_golden_eagle.py), EAGLE-1's also against its own program (tools/run_originals.py), from folders as
+// published by the papers' programs and by those that train such heads; heads also from GGUF files of the same and from
+// one with the names of llama.cpp's converter.
 #include <gtest/gtest.h>
 
 #include <algorithm>

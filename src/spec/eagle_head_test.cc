@@ -132,7 +132,7 @@ TEST_F(EagleHeads, OfTypesThatNoWeightHasAreRefusedByName) {
 }
 
 TEST_F(EagleHeads, OfOtherKindsOrInPartsAreRefusedByName) {
-  // The last one is what tells EAGLE-3 from EAGLE-1.
+  // The last one distinguishes EAGLE-3 from EAGLE-1.
   for (const auto& [name, part] : std::map<std::string, std::string>{
            {"fc.weight", "no fc.weight"},
            {"midlayer.self_attn.k_proj.weight", "no self_attn.k_proj.weight"},

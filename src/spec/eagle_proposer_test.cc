@@ -1,5 +1,5 @@
-// What an EAGLE head drafts as a proposer is what it says of the whole sequence gone over at once, however it was told
-// of the sequence, whatever was drafted before and taken over or not, and wherever its own memory began.
+// An EAGLE head's drafts as a proposer equal those of a single pass over the whole sequence, however its hidden states
+// arrived, whatever was drafted before and accepted or not, and wherever its own memory began.
 #include "spec/eagle_proposer.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TEST_P(EagleDrafts, BeginWhereTheSequenceWasFirstTold) {
   tell(1, all.first(50), 33, 17);  // the rest came from the prefix cache
   tell(1, all.first(51), 49, 1);
   EXPECT_EQ(drafted(1, all.first(51)), expected(all.first(51), 33));
-  tell(1, all.first(54), 52, 1);  // a token was not told of
+  tell(1, all.first(54), 52, 1);  // the states of one token are missing
   EXPECT_EQ(drafted(1, all.first(54)), expected(all.first(54), 52));
   // Both places are taken; then one is free again.
   tell(2, all.first(9), 0, 8);

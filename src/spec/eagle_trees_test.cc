@@ -93,8 +93,8 @@ class EagleTrees : public ::testing::TestWithParam<bool> {
     }
     return out;
   }
-  // That what is proposed after each draft is of the three that the head says best after that way alone; of a fixed
-  // tree in their order.
+  // Checks that the drafts after each node are among the head's best three after that path alone; for a fixed tree, in
+  // order.
   void expect_best(std::span<const TokenId> text, const Drafts& drafts, bool is_fixed) {
     for (int32_t parent = -1; parent < drafts.size(); ++parent) {
       const std::vector<int32_t> following = children(drafts, parent);
@@ -177,7 +177,7 @@ TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
   const auto sampler = Sampler::compile({.temperature = temperature}, kVocab, {}, 7).value();
   const std::vector<TokenId> text = testing::some_tokens(20, kVocab, 6);
   texts_->tell(1, text, 0, 19);
-  // Near what the head says, and all over the vocabulary.
+  // Close to the head's distribution, and spread over the vocabulary.
   std::map<TokenId, std::vector<float>> rows;
   const auto target = [&](std::span<const TokenId> following) -> const std::vector<float>& {
     std::vector<float>& row = rows[following.empty() ? TokenId::kNone : following[0]];
@@ -211,7 +211,7 @@ TEST_P(EagleTrees, DrawnForRejectionLeaveTheTargetsLaw) {
     n_drafted += drafts.size();
     std::vector<TokenId> said;
     SamplerState state = begin;
-    bool is_after = false;  // what nobody drafted
+    bool is_after = false;  // a token that was not drafted
     for (int32_t draft = -1; said.size() < 2;) {
       std::vector<TokenId> answer(text.begin() + 4, text.end());
       answer.insert(answer.end(), said.begin(), said.end());

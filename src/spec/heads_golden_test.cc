@@ -1,6 +1,6 @@
-// What Medusa's and Hydra's heads say against the papers' formulas written anew in Python (tools/make_golden_heads.py),
-// and Medusa's against its own program (tools/run_originals.py): from folders as the papers' programs publish them, and
-// from GGUF files of the same under ibid's own names.
+// Logits of Medusa's and Hydra's heads against an independent Python implementation of the papers' formulas
+// (tools/make_golden_heads.py), and Medusa's against its own program (tools/run_originals.py): from folders as
+// published by the papers' programs, and from GGUF files of the same under ibid's own names.
 #include <gtest/gtest.h>
 
 #include <cmath>

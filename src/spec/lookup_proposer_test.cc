@@ -65,7 +65,7 @@ TEST(LookupProposer, FollowsAPredictionFromItsBeginAndFindsItAgain) {
   const std::string prediction = "int sum(int a, int b)";
   EXPECT_EQ(propose("write it", "", prediction, 7), "int sum");
   EXPECT_EQ(propose("write it", "int s", prediction, 5), "um(in");
-  // Something else was said; a match of two tokens leads back.
+  // The answer differs; a match of two tokens leads back.
   EXPECT_EQ(propose("write it", "int total(int", prediction, 3), " a,");
 }
 
@@ -74,7 +74,7 @@ TEST(LookupProposer, EndsWithItsPrediction) {
   EXPECT_EQ(propose("prompt", "", "xyz", 8), "xyz");
 }
 
-// A text whose matches are always wrong is left alone, and one that turns regular is found out, without a draft of it
+// A sequence whose matches are always wrong is left alone, and one that becomes regular is noticed, without any draft
 // being tried.
 TEST(LookupProposer, LearnsHowOftenItIsRight) {
   Proposing propose;
@@ -109,7 +109,7 @@ TEST(LookupProposer, ReadsALongPromptInSeveralSteps) {
   EXPECT_EQ(drafts.tokens[0], TokenId{78});
 }
 
-// A text that is longer than what is looked at goes on with its end.
+// A sequence that is longer than the index continues with its last tokens.
 TEST(LookupProposer, ForgetsTheBeginOfAVeryLongSequence) {
   LookupProposer proposer(256, 1, {});
   Ids prompt(200, TokenId{1}), answer;
@@ -136,7 +136,7 @@ TEST(LookupProposer, HasPlacesForSoManySequencesAndGivesThemBack) {
   EXPECT_NE(propose("abcabc", "", "", 4, 9), "");
 }
 
-// One text's drafts do not tell what others said.
+// A sequence's drafts reveal nothing of other sequences.
 TEST(LookupProposer, LooksAtNoSequenceButItsOwn) {
   Proposing propose;
   propose("a secret word: swordfish", "", "", 4, 1);
@@ -155,7 +155,7 @@ TEST(DraftChoice, TakesDraftsWhileTheyMakeTokensCheaper) {
 
 TEST(DraftChoice, TakesNoneWhereRowsAreAllThatCosts) {
   EXPECT_FALSE(DraftChoice(32, 32 * 0.25 + 1).is_worth(0.95, 0.25));
-  EXPECT_TRUE(DraftChoice(32, 32 * 0.25 + 1).is_worth(1, 0.25));  // who says so has decided
+  EXPECT_TRUE(DraftChoice(32, 32 * 0.25 + 1).is_worth(1, 0.25));  // likely 1: the proposer has decided
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ std::shared_ptr<const ModelFile> beside() {
   parts.metadata.erase("num_nextn_predict_layers");
   parts.metadata["mtp_num_hidden_layers"] = int64_t{2};
   parts.tensors.push_back(parts.tensors.back());
-  parts.tensors.back().name = "mtp.layers.1.self_attn.q_proj.weight";  // of a further layer, which nobody asks
+  parts.tensors.back().name = "mtp.layers.1.self_attn.q_proj.weight";  // of a further layer, which is not used
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 

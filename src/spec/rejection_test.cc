@@ -215,7 +215,8 @@ TEST(Rejection, DrawsTheTargetsLawUnderEveryStage) {
   }
 }
 
-// A draft that nobody drew is certain; a law that cannot give it refuses it; equal laws refuse nothing.
+// A draft that was not sampled is certain; a distribution that does not contain it rejects it; equal distributions
+// reject nothing.
 TEST(Rejection, HasItsEdges) {
   const std::vector<Candidate> support = {{.weight = 1, .id = 2}, {.weight = 3, .id = 5}};
   int64_t n_two = 0, n_five = 0;

@@ -130,7 +130,7 @@ TEST(Siblings, GiveTheTargetsLawWhateverTheDraftsByEnumeration) {
   }
 }
 
-// Those that nobody drew, equal ones among them: each tuple by itself.
+// Drafts that were not sampled, equal ones among them: each tuple by itself.
 TEST(Siblings, ThatAreCertainGiveTheTargetsLawByEnumeration) {
   const std::vector<Law> all = laws(4);
   for (const Law& p : all) {

@@ -9,7 +9,7 @@ namespace {
 
 using Text = std::vector<TokenId>;
 
-// The longest end of text[..n) that occurs before, by looking everywhere.
+// The longest suffix of text[..n) that occurs earlier, by exhaustive search.
 int32_t longest(const Text& text, size_t n) {
   int32_t most = 0;
   for (size_t end = 1; end < n; ++end) {
@@ -62,7 +62,7 @@ TEST(SuffixAutomaton, TellsTheFirstOccurrenceAndALateOne) {
   EXPECT_EQ(automaton.match().last_end, 5);
 }
 
-// Edges and states keep within what was reserved, on the texts that have the most of them.
+// Edges and states stay within the reserved memory, for the sequences that have the most of them.
 TEST(SuffixAutomaton, HasRoomForTheWorstSequences) {
   constexpr int32_t kN = 3000;
   for (int kind = 0; kind < 3; ++kind) {

@@ -74,10 +74,10 @@ class FakeBackend final : public Backend {
     int max_waiting = 256;
     int context_len = 2048;
     int trained_context_len = 0;                        // the model's own
-    double token_seconds = 0;                           // that a token takes, as outputs tell it; 0: by the clock
+    double token_seconds = 0;                           // seconds per token, as reported by outputs; 0: by the clock
     bool fills_in = false;                              // its vocabulary has tokens for that
     const std::atomic<bool>* long_text_gate = nullptr;  // see ByteTokenizer
-    int answer_len = 20;                                // where max_tokens says nothing
+    int answer_len = 20;                                // default of max_tokens
     std::string name = "fake-1";
     bool is_encoder = false;
     int n_labels = 0;

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
         "<think>\nWhere is it?\n</think>\n\nI look it up.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
         "{\"place\": \"Z\\u00fcrich\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": "
         "{}}\n</tool_call>");
-    // A call and what is said to its result, and the same object as a text and as calls of the names that frameworks
+    // A call and the answer to its result, and the same object as text and as calls under the names that frameworks
     // use.
     const std::string object = "{\"place\": \"Oslo\", \"days\": 2}";
     backend->say("21 C", "It is 21 degrees.");

@@ -73,7 +73,7 @@ TEST(ServerAgents, SystemMessagesStandAnywhereInMessages) {
   }
 }
 
-// A choice of a tool that the model is not told of is an error.
+// A tool choice that names a tool which the prompt does not list is an error.
 TEST(ServerAgents, ADeferredToolIsToldWhenTheConversationNamesIt) {
   TestServer server;
   server.backend.say("go", call_of("near", "{}"));
@@ -294,7 +294,7 @@ TEST(ServerAgents, SamplersThatAreNotListedAreOff) {
 
 TEST(ServerAgents, AnAnswerEndsByItsLines) {
   FakeBackend::Options engine;
-  engine.token_seconds = 0.01;  // as its outputs tell it
+  engine.token_seconds = 0.01;  // according to its outputs
   TestServer server({}, engine);
   server.backend.say("go", "if a:\n    b\n\n    c\nd\n    e\n");
   RawClient client(server.port());

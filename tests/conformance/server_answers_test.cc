@@ -1,5 +1,5 @@
-// What an answer says about itself, over the real engine: why it ended, what it cost, what its tokens and its prompt's
-// were worth, whatever else is in the batch.
+// What an answer reports about itself, over the real engine: why it ended, what it cost, the log-probabilities of its
+// tokens and its prompt, whatever else is in the batch.
 #include <algorithm>
 #include <functional>
 #include <set>
@@ -189,7 +189,7 @@ TEST(ServerAnswers, EveryRowOfABatchKeepsItsOwnSampler) {
   EngineServer server({}, 0.0005);
   const auto choices = [&](const std::string& sampler) {
     RawClient client(server.port());
-    // What a sampler does not say is off, so that each acts on the model's own distribution.
+    // Parameters that a sampler does not set are off, so that each acts on the model's own distribution.
     std::string whole;
     for (const char* field : {"\"temperature\":", "\"top_p\":"})
       if (sampler.find(field) == std::string::npos) whole += std::string(field) + "1,";
@@ -208,7 +208,7 @@ TEST(ServerAnswers, EveryRowOfABatchKeepsItsOwnSampler) {
     EXPECT_EQ(together[i], alone[i]) << samplers[i];
     different.insert(alone[i]);
   }
-  EXPECT_EQ(different.size(), samplers.size());  // each sampler says something of its own
+  EXPECT_EQ(different.size(), samplers.size());  // each sampler gives a different answer
 }
 
 TEST(ServerAnswers, PromptsAreWorthTheSameInPiecesOfAnySize) {
@@ -251,7 +251,7 @@ TEST(ServerAnswers, UsageAddsUpWithWhatTheCacheSpared) {
     EXPECT_EQ(*usage.find("prompt_tokens_details")->find("cached_tokens")->integer(), cached);
     EXPECT_EQ(answer.find("choices")->array()->size(), 4u);
   }
-  // A stream that asks for it is told in every event, and the last one has the sums.
+  // A stream that requests it gets it in every event, and the last one has the sums.
   const HttpAnswer stream = client.post(
       "/v1/completions",
       R"({"prompt":"ABC","seed":1,"ignore_eos":true,"max_tokens":4,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}})");
@@ -300,12 +300,12 @@ TEST(ServerAnswers, AStreamTellsHowMuchOfItsPromptIsComputed) {
     return processed;
   };
   const std::string body = R"({"prompt":"nine long","max_tokens":3,"stream":true)";
-  // Where a machine is busy, two steps may come together: then the later one is told.
+  // On a busy machine two steps may come together: then only the later one is reported.
   const std::vector<int64_t> halves = {0, 5, 9};  // what the cache had comes first
   for (const char* path : {"/v1/completions", "/completion"})
     EXPECT_TRUE(eventually([&] { return told(path, body + R"(,"return_progress":true})") == halves; })) << path;
   EXPECT_TRUE(told("/v1/completions", body + "}").empty());
-  // Beside the same answer, and without a stream nothing is told.
+  // With the same answer; without a stream, nothing is reported.
   const auto text = [&](const char* more) {
     return read_events(client.post("/v1/completions", body + R"(,"seed":1)" + more + "}").body).text;
   };

@@ -100,7 +100,7 @@ TEST(ServerApi, LogprobsHaveTheShapeOfTheirEndpoint) {
 TEST(ServerApi, AMaskedTokenHasTheNumberThatClientsKnowForMinusInfinity) {
   TestServer server;
   RawClient client(server.port());
-  // The scripted engine says that "b" is masked.
+  // The scripted engine reports that "b" is masked.
   const HttpAnswer chat = client.post(
       "/v1/chat/completions",
       chat_body("x", R"("logprobs":true,"top_logprobs":2,"max_tokens":1,"seed":1,"processed_logprobs":true)"));

@@ -12,7 +12,7 @@ constexpr const char* kSaid =
     "<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"q\": \"a \\\"b\\\"\"}}\n"
     "</tool_call>\n<tool_call>\n{\"name\": \"find\", \"arguments\": {}}\n</tool_call>";
 
-// What an answer says, in whatever form it came.
+// The contents of an answer, in any API's form.
 struct Told {
   std::string reasoning, text, reason;
   std::vector<std::pair<std::string, std::string>> calls;  // name and arguments

@@ -77,7 +77,7 @@ AskedOfServer varied(AskedOfServer asked, std::mt19937_64& random) {
 void talk_across(uint64_t seed, size_t n_kinds, size_t n_asked) {
   std::mt19937_64 random(seed);
   std::vector<AskedOfServer> kinds = kinds_of_requests();
-  // Those by verifiers whose bytes depend on drafts are not: what is drafted is what was said before.
+  // Answers by verifiers whose bytes depend on drafts are not: earlier answers are drafted.
   for (AskedOfServer& other : other_requests())
     if (other.body.find("\"verifier\"") == std::string::npos) kinds.push_back(std::move(other));
   std::vector<AskedOfServer> asked;

@@ -70,7 +70,7 @@ TEST(ServerEngine, NamedTokensAreToldInThePlaceOfTheLikeliest) {
     out["drawn " + *first.find("token")->string()] = first.find("logprob")->number();
     return out;
   };
-  // What the likeliest twenty say of two of them, and of the one that is drawn, which is the first.
+  // Log-probabilities of two of the likeliest twenty tokens, and of the drawn token, which is the first.
   const std::map<std::string, double> all = tops(R"(,"top_logprobs":20)");
   ASSERT_EQ(all.size(), 21u);
   std::vector<std::string> names;

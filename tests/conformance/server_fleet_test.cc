@@ -20,7 +20,7 @@ struct Counts {
   std::atomic<bool> is_mended = false;
   double step_seconds = 0.0005;  // of models that are loaded from now on
   std::atomic<int64_t> bytes = 0, most_bytes = 0;
-  std::atomic<bool> is_over = false;  // the server ends, whoever still waits for an answer
+  std::atomic<bool> is_over = false;  // the server ends, even with waiting requests
   // Priorities of the threads that load and that handle, the last time.
   std::atomic<int> nice_of_load = 0, nice_of_submit = 0;
 };

@@ -147,7 +147,7 @@ TEST(ServerLimits, BytesAndConnectionsAreBounded) {
   EXPECT_TRUE(eventually([&] { return RawClient(server.port()).get("/health").status == 200; }));
 }
 
-// Bodies count as they arrive: who only promises one holds nobody up, and what arrives is bounded.
+// Bodies count as they arrive: a client that only announces one holds up no other client, and arriving data is bounded.
 TEST(ServerLimits, BodiesCountByWhatHasArrivedOfThem) {
   ServerOptions options;
   options.max_body_bytes = 8 << 20;

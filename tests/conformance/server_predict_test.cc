@@ -34,7 +34,7 @@ TEST(ServerPredict, WhatOneIsRefusedStandsInItsPlace) {
   const Json mixed = post_json(client, "/predict", R"({"instances":[)" + wrong + "," + right + "]}");
   EXPECT_EQ(*prediction(mixed, 0).find("error")->find("param")->string(), "temperature");
   EXPECT_NE(prediction(mixed, 1).find("choices"), nullptr);
-  // Where none is answered the status says it.
+  // If none is answered, the status shows it.
   const Json none = post_json(client, "/predict", R"({"instances":[)" + wrong + "," + wrong + "]}", 400);
   EXPECT_EQ(*prediction(none, 1).find("error")->find("param")->string(), "temperature");
 }

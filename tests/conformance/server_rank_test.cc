@@ -12,7 +12,7 @@ FakeBackend::Options reranker(int n_labels = 1) {
   return options;
 }
 
-// What the fake engine makes of a text that begins with this letter, as the answer tells it.
+// The fake engine's score for a text that begins with this letter, as the answer reports it.
 float score_of(char letter) {
   const double x = (letter - 'm') / 4.0;
   return static_cast<float>(1 / (1 + math::exp(-x)));

@@ -1,4 +1,4 @@
-// What operators are told of steps, against a model that counts them itself.
+// Statistics of steps for operators, against a model that counts them itself.
 #include <map>
 
 #include "conformance/engine_server.h"

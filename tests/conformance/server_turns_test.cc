@@ -1,4 +1,4 @@
-// Work that takes long: whose turn it is, and that nothing is done for clients that have gone.
+// Long work: its order, and that no work is done for disconnected clients.
 #include "conformance/server_fixture.h"
 
 namespace ibid {

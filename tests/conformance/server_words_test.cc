@@ -1,4 +1,4 @@
-// Each API's own words: the form of its errors, the names of its fields in them, and where its answers tell the seed.
+// Each API's own terms: the form of its errors, the names of its fields in them, and where its answers report the seed.
 #include <regex>
 #include <set>
 
@@ -339,7 +339,7 @@ TEST(ServerWords, PlacesInMessagesAreTheClientsOwn) {
   EXPECT_NE(answer.body.find("messages[1].content[0].text"), std::string::npos) << answer.body;
 }
 
-// What an answer says of its seed: the header, and each "seed" in its body.
+// An answer's reports of its seed: the header, and each "seed" in its body.
 struct Told {
   std::string header;
   std::vector<std::string> members;
@@ -411,7 +411,7 @@ TEST(ServerWords, EveryApiTellsTheSeedByWhichItsAnswerIsHadAgain) {
       "/predict",
       R"({"instances":[{"@requestFormat":"messages","max_tokens":4,"messages":[{"role":"user","content":"hi"}]}]})");
   EXPECT_EQ(seeds_in(predictions).members.size(), 1u) << predictions.body;
-  // What is stored tells it too.
+  // Stored answers report it too.
   const HttpAnswer made = client.post("/v1/responses", R"({"input":"hi","store":true})");
   const std::string id = *parse_json(made.body)->find("id")->string();
   EXPECT_EQ(seeds_in(client.get("/v1/responses/" + id)).members, seeds_in(made).members);

@@ -157,7 +157,7 @@ std::string history(const std::vector<std::string>& messages) {
 const std::string kUser = said("user", "\"Hi\""), kYes = said("assistant", "\"Yes\"");
 const std::string kCall = calls(call_of(R"("{\"a\": 1}")"));
 
-// Each first one is how OpenAI's clients say it; the others say the same.
+// The first form of each is that of OpenAI's clients; the others are equivalent.
 struct Forms {
   const char* name;
   std::vector<std::string> histories;
@@ -309,7 +309,7 @@ TEST(TemplateHistories, WhatIsTakenInOneFormIsTakenInAll) {
   for (const auto& [name, source] : all_templates()) {
     const ChatTemplate chat = made(source);
     for (const bool has_calls : {false, true}) {
-      // Whether the template takes such histories, and prints all that they say.
+      // Whether the template accepts such histories, and prints all their contents.
       bool takes = true, prints = true;
       for (uint32_t seed = 0; seed < 24 && takes; ++seed) {
         const Drawn drawn = Drawer(seed, true, has_calls).draw();
@@ -408,7 +408,7 @@ TEST(TemplateHistories, AnAnswerGoesOnWhereTheMessageEndsWhateverItSays) {
           << name << ": " << json_of(piece) << " gives " << got.text << "\nbehind " << before;
       ++n_tried;
     }
-    // Nothing that is said yet is a prompt for an answer.
+    // An empty assistant message is the same as none: the prompt asks for an answer.
     for (const char* nothing : {"\"\"", "null", "\" \\n\""})
       EXPECT_EQ(render(chat, history({user, said("assistant", nothing)}), "", true).text,
                 render(chat, history({user})).text);
@@ -434,7 +434,7 @@ TEST(TemplateHistories, AReasoningGoesOnToo) {
   EXPECT_EQ(end_of(said("assistant", "\"So\"", R"(,"reasoning_content":"I see")")), "<think>\nI see\n</think>\n\nSo");
   EXPECT_EQ(end_of(said("assistant", R"("<think>\nI see\n</think>\n\nSo")")), "<think>\nI see\n</think>\n\nSo");
   EXPECT_EQ(end_of(said("assistant", "\"</think>\"")), "<think>\n\n</think>\n\n</think>");
-  // A model that is told of no reasoning begins its answer.
+  // With a template without reasoning, the model starts its answer.
   const ChatTemplate other = made(shape("system first or not at all"));
   const std::string last = said("assistant", "\"\"", R"(,"reasoning_content":"Let me")");
   EXPECT_EQ(render(other, history({kUser, last}), "", true).text, render(other, history({kUser})).text);

@@ -356,7 +356,7 @@ TEST(ToolCalls, OfEveryFamilyAreReadBackAsTheyWerePrinted) {
       ASSERT_EQ(streamed.calls.size(), told.calls.size()) << where;
       for (size_t i = 0; i < told.calls.size(); ++i)
         ASSERT_EQ(streamed.calls[i].arguments, told.calls[i].arguments) << where;
-      // Cut anywhere it is never another call: what is told as whole is one of these.
+      // Cut anywhere, it never yields another call: complete calls are among these.
       for (int i = 0; i < 12; ++i) {
         size_t cut = draw(random, text.size() + 1);
         while (cut < text.size() && (text[cut] & 0xC0) == 0x80) ++cut;

@@ -34,7 +34,7 @@ TEST(LookAheadProposer, GoesOnWithWhatCameAfterRefusedDrafts) {
   LookAheadProposer proposer({.n_window = 3, .always = true});
   const Ids prompt = ids({1, 2, 3, 4, 5});
   ASSERT_EQ(proposed(proposer, prompt, {}), ids({3, 4, 5}));
-  // The model said 10, and after 3, 4 and 5, had they been right, 11, 12 and 13.
+  // The model drew 10, and after 3, 4 and 5, had they been right, 11, 12 and 13.
   const std::vector<RefusedDraft> refused = {{TokenId{3}, TokenId{11}}, {TokenId{4}, TokenId{12}}};
   proposer.refused(1, 6, refused);
   EXPECT_EQ(proposed(proposer, prompt, ids({10})), ids({11, 12, 10}));
@@ -49,7 +49,7 @@ TEST(LookAheadProposer, AsksThePoolHowATokenWentOn) {
   proposed(proposer, prompt, {});
   const std::vector<RefusedDraft> refused = {{TokenId{5}, TokenId{6}}, {TokenId{6}, TokenId{7}}};
   proposer.refused(1, 4, refused);
-  // 5, 6, 7 by pairs, then the window's fourth, of which nothing was said.
+  // 5, 6, 7 by pairs, then the window's fourth token, which was not drawn yet.
   EXPECT_EQ(proposed(proposer, prompt, ids({5})), ids({6, 7, 3, 5}));
   EXPECT_EQ(proposed(proposer, ids({5, 5, 5}), {}, 2, 9), ids({5, 5})) << "another text's pairs";
   proposer.forget(1);
@@ -91,7 +91,7 @@ int steps_of(const std::function<int32_t(const Ids&)>& next, LookAheadProposer& 
 
 TEST(LookAheadProposer, FindsByIterationWhatLooksLittleBack) {
   LookAheadProposer proposer({.n_window = 6, .always = true});
-  // Each token is told by its place and the token before it halved three times: a wrong one is soon forgotten.
+  // Each token depends on its place and the token before it halved three times: a wrong one is soon forgotten.
   const auto fading = [](const Ids& text) {
     return static_cast<int32_t>(100 * text.size()) + raw(text.back()) % 100 / 8;
   };

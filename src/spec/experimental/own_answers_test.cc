@@ -66,7 +66,7 @@ TEST(OwnAnswers, AreOneTenantsAlone) {
   EXPECT_EQ(answers.draft("", ids("sword ")), "");
 }
 
-// Whatever a tenant's segments are, and however its text came about.
+// For any segments of a tenant and any growth of its sequence.
 TEST(OwnAnswers, FindTheLongestEndOfAnyText) {
   std::mt19937_64 random(11);
   const auto up_to = [&](uint64_t n) { return static_cast<int32_t>(random() % n); };
@@ -142,7 +142,7 @@ TEST(OwnAnswers, LeaveTheOldestOfATenantFirst) {
   EXPECT_EQ(answers.draft("b", ids("unt")), "ouched");
 }
 
-// Where there is no room for anybody more, who asked for nothing the longest has less.
+// When there is no more room, the least recently used tenant loses a segment.
 TEST(OwnAnswers, LeaveWhoAskedForNothingTheLongest) {
   Answers answers;
   for (int32_t i = 0; i < 200; ++i) {

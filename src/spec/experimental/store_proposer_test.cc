@@ -88,7 +88,7 @@ TEST(StoreProposer, LeavesBetterDraftsOfOthersInPlace) {
   EXPECT_EQ(propose.onto("four score and", "").substr(0, 6), " seven");
 }
 
-// A store whose drafts are wrong is left alone, whether they are drafted or not.
+// A store with wrong drafts is no longer used, whether its drafts are verified or not.
 TEST(StoreProposer, LearnsHowOftenItIsRight) {
   Proposing propose({"abcabcabcabcabc", "xyzxyzxyzxyzxyz"});
   propose("text", "ab");

@@ -43,7 +43,7 @@ class TextStores : public ::testing::Test {
     auto opened = TextStore::open(path_, vocabulary(vocab_size));
     return opened ? "" : opened.error().message;
   }
-  // With the digest that whoever forges a file would write.
+  // With the digest that a forger would write.
   static std::string signed_again(std::string content) {
     const auto bytes = std::as_bytes(std::span(content));
     const Sha256Digest digest = sha256({bytes.first(kHeadDigested), bytes.subspan(sizeof(TextStoreHead))});
@@ -59,7 +59,7 @@ struct Found {
   std::vector<int64_t> places;  // ascending
 };
 
-// By looking at each place of the texts.
+// By exhaustive search over the texts.
 Found found_by_brute_force(const Ids& all, const Ids& text) {
   Found out;
   for (size_t place = 1; place < all.size(); ++place) {

@@ -1,4 +1,4 @@
-// Typical acceptance: what is taken over is what the paper's formula says, and nothing else changes a draw.
+// Typical acceptance: drafts are accepted according to the paper's formula, and nothing else changes a draw.
 #include "spec/experimental/typical.h"
 
 #include <gtest/gtest.h>
