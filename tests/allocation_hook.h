@@ -1,4 +1,4 @@
-// What a test wants to know of allocations, in a program that includes replaced_new.h in one of its files.
+// Counters and faults of allocations for tests, in a program that includes replaced_new.h in one of its files.
 #pragma once
 
 #include <atomic>

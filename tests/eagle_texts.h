@@ -1,5 +1,5 @@
-// An EAGLE head over a tiny model as a proposer, texts told to it as a step would, and the same head alone, which goes
-// over each text at once and nothing else.
+// An EAGLE head over a tiny model as a proposer, which reads sequences as in a step, and the same head alone, which
+// reads each whole sequence at once.
 #pragma once
 
 #include <algorithm>
@@ -37,14 +37,14 @@ struct EagleTexts {
     reference = EagleHead::load(file, *m.model, *m.stream, sizes).value();
   }
 
-  // What the target makes of the token at `position` after this text, as far as a head can tell.
+  // The target's hidden state of the token at `position` of this sequence, as seen by a head.
   static float feature(std::span<const TokenId> text, int32_t position, int64_t column) {
     uint64_t hash = 1469598103934665603U + static_cast<uint64_t>(column);
     for (int32_t i = 0; i <= position; ++i)
       hash = (hash ^ static_cast<uint64_t>(raw(text[static_cast<size_t>(i)]))) * 1099511628211U;
     return static_cast<float>(hash >> 40) / float{1 << 23} - 1;
   }
-  // A step that computed the tokens [first, first + n) of this text, in rows from `row` on.
+  // A step that computed the tokens [first, first + n) of this sequence, in rows from `row` on.
   void tell(int64_t sequence, std::span<const TokenId> text, int32_t first, int32_t n, int32_t row = 0,
             int32_t n_running = 1, bool is_pinned = false) {
     std::vector<int32_t> rows;
@@ -64,8 +64,8 @@ struct EagleTexts {
                     .n_running = n_running,
                     .is_pinned = is_pinned});
   }
-  // Logits [V] by the head alone, which has the pairs of the text from `begin` on, after these drafts; -infinity of
-  // what it has no outputs for.
+  // Logits [V] of the head alone, from the sequence's pairs from `begin` on and these drafts; -infinity for tokens
+  // without an output.
   std::vector<float> row_after(std::span<const TokenId> text, std::span<const TokenId> drafts, int32_t begin = 0) {
     EagleHead& head = *reference;
     PairsOfOne pairs(head);

@@ -30,7 +30,7 @@ struct FakeDiskScript {
   int32_t most_per_turn = 4;  // reads and writes done in one collect()
   int32_t most_idle = 3;      // and up to so many turns in which nothing is
   int32_t fault_one_in = 0;   // 0: never
-  double seconds = 1e-4;      // that each read says it took
+  double seconds = 1e-4;      // reported duration of a read
 };
 
 class FakeDisk final : public DurableStore {
@@ -108,7 +108,7 @@ class FakeDisk final : public DurableStore {
     images.pop_back();
     return image;
   }
-  // Nobody may look at it any more.
+  // It must not be read any more.
   static void give(Images& images, std::span<std::byte> image) {
     std::ranges::fill(image, std::byte{0xee});
     images.push_back(image);

@@ -1,10 +1,10 @@
-// FakeModel: a model whose keys and values are statements. Each slot of the cache holds a cell that says which position
-// and token it belongs to and which tokens came before; the fake's attention checks whatever it reads and remembers
-// what was wrong. Logits are a function of the tokens up to a position, so what a request must answer is known without
-// any engine: expected_answer().
+// FakeModel: a model whose keys and values identify their tokens. Each slot of the cache holds a cell with its
+// position, its token and a hash of the tokens before; the fake's attention checks each cell that it reads and records
+// faults. Logits are a function of the tokens up to a position, so a request's expected answer is known without any
+// engine: expected_answer().
 //
-// A step over views of texts (kernels/forward_batch.h) leaves cells that say so: a step that reads texts whole may find
-// none of them, whatever came in between.
+// A step over views of sequences (kernels/forward_batch.h) marks its cells: a step that reads sequences whole must find
+// none of them, whatever happened in between.
 #pragma once
 
 #include <algorithm>
@@ -99,7 +99,7 @@ class FakeModel final : public ForwardPass {
     }
     expect(row == b.n_rows, "rows are not ascending indices of tokens");
   }
-  // Plain tokens, each after the token of its text that stands before it.
+  // Plain tokens, each after the preceding token of its sequence.
   void run_views(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
     std::set<int32_t> written;
     for (int32_t s = 0; s < b.n_sequences; ++s) {
@@ -234,7 +234,7 @@ struct ExpectedAnswer {
   FinishReason reason = FinishReason::kLength;
 };
 
-// What a choice of a request must answer, by the sampler and the tokens alone.
+// The expected answer of a choice of a request, from the sampler and the tokens only.
 inline ExpectedAnswer expected_answer(const Request& request, int32_t choice, int32_t context_len) {
   const TokenId ends[] = {kFakeEnd};
   const auto sampler =

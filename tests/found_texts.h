@@ -1,4 +1,4 @@
-// What searches told, for tests that compare it.
+// Results of searches, for tests that compare them.
 #pragma once
 
 #include <gtest/gtest.h>

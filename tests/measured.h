@@ -1,5 +1,5 @@
-// Whether times and memory say anything: not in builds that sanitizers slow down. And what a limit in seconds means on
-// this machine.
+// Whether times and memory are meaningful: not in builds that sanitizers slow down. And the meaning of a limit in
+// seconds on this machine.
 #pragma once
 
 #include <algorithm>

@@ -48,7 +48,7 @@ struct RecordedEngine {
   }
 };
 
-// Knows what is answered, and errs here and there, in chains and trees.
+// Proposes the expected answer with occasional errors, in chains and trees.
 class Knowing final : public Proposer {
  public:
   explicit Knowing(uint64_t seed) : random_(seed) {}
@@ -76,7 +76,7 @@ class Knowing final : public Proposer {
   std::multimap<std::vector<TokenId>, std::vector<TokenId>> known_;
 };
 
-// Says what may come or not, in chains and trees, some of it drawn from nothing.
+// Proposes possible and impossible tokens, in chains and trees, some of them drawn from no distribution.
 class Blunt final : public Proposer {
  public:
   explicit Blunt(uint64_t seed) : random_(seed) {}

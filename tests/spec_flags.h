@@ -1,4 +1,4 @@
-// The flags of drafting, as a command reads them; an error says what the command would.
+// The flags of drafting, as a command reads them; with the same errors.
 #pragma once
 
 #include <string>

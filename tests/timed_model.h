@@ -1,6 +1,6 @@
-// TimedModel: a model on a virtual clock. Every step moves the clock by a linear cost of what is in it; every row of
-// logits draws the same token, or one that its position says, at a temperature mostly. For what schedulers do with
-// time, in no time.
+// TimedModel: a model on a virtual clock. Every step advances the clock by a linear cost of its contents; every row of
+// logits draws the same token, or one that depends on its position, mostly at a temperature. It tests scheduling over
+// time without taking time.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class TimedModel final : public ForwardPass {
   std::set<int32_t> written_;
 };
 
-// An engine over it, and what its users see: when each token of each request came.
+// An engine over it, and its users' view: the time of each token of each request.
 class TimedEngine {
  public:
   struct Seen {

@@ -1,4 +1,4 @@
-// Random EAGLE heads for a tiny model, and a text's pairs gone over by a head in passes that a test cuts as it likes.
+// Random EAGLE heads for a tiny model, and a head's passes over a sequence's pairs, cut as a test chooses.
 #pragma once
 
 #include <cstring>
@@ -17,7 +17,7 @@
 
 namespace ibid::testing {
 
-// Room for the texts of a test, and numbers that lose nothing.
+// Room for the sequences of a test, and lossless KV.
 inline constexpr EagleSizes kTinyEagleSizes = {
     .n_sequences = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = DType::kF32, .context_len = 128, .step_tokens = 32};
 
@@ -126,7 +126,7 @@ inline std::shared_ptr<const ModelFile> tiny_mtp_file(const ModelConfig& c, bool
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 
-// Of one text, whose pair i has slot i.
+// The pairs of one sequence; pair i has slot i.
 class PairsOfOne {
  public:
   explicit PairsOfOne(EagleHead& head)

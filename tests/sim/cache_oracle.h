@@ -1,8 +1,8 @@
-// CacheOracle: which blocks a cache of so many would hold if requests came one after the other, in plain sets and maps
-// over the numbers of a workload's parts (blocks are parts). It knows the rules of docs/how_it_works.md and
-// none of the code: longest match by whole blocks and within the next; copy before writing; unfinished tails; free
-// blocks first, then leaves in the order of a rule. With the rule kLru it must say what the engine does, to the token;
-// with others, what they would gain.
+// CacheOracle: the blocks that a cache of a given size would hold if requests came one after another, in plain sets and
+// maps over the numbers of a workload's parts (blocks are parts). It implements the rules of docs/how_it_works.md
+// independently of the code: longest match by whole blocks and within the next; copy before writing; unfinished tails;
+// free blocks first, then leaves in the order of a rule. With the rule kLru it must equal the engine, to the token;
+// with other rules it shows their gain.
 #pragma once
 
 #include <map>
@@ -15,11 +15,11 @@
 namespace ibid::sim {
 
 enum class Evict : uint8_t {
-  kFifo,     // who came first
-  kLru,      // who was last used first: the engine's rule
-  kLfu,      // who was used least often, then kLru
-  kHitOnce,  // who was never found again before those who were, then kLru
-  kBelady,   // who is needed latest, by looking at what comes: no rule can do better by whole blocks
+  kFifo,     // first in, first out
+  kLru,      // least recently used: the engine's rule
+  kLfu,      // least frequently used, then kLru
+  kHitOnce,  // never hit before ever hit, then kLru
+  kBelady,   // needed latest, by looking ahead: no rule can do better by whole blocks
 };
 
 class CacheOracle {

@@ -1,8 +1,8 @@
 // CellModel: the fake model of tests/fake_model.h, made so cheap that a step of many sequences takes a microsecond. A
-// slot of the cache holds a cell: its position and the hash of the tenant's scope and of all tokens up to it. The model
-// is told by a witness, which knows every text and its answer in advance, what each sequence's cells must be, so that
-// whatever attention may read is compared with the truth itself: a slot of another text, of another tenant, of another
-// position, freed (poisoned) or never written is a fault in the step that reads it.
+// slot of the cache holds a cell: its position and the hash of the tenant's scope and of all tokens up to it. A
+// witness, which knows every sequence and its answer in advance, gives the expected cells of each sequence, so each
+// attention read is compared with the truth: a slot of another sequence, of another tenant, of another position, freed
+// (poisoned) or never written is a fault in the step that reads it.
 #pragma once
 
 #include <algorithm>
@@ -129,7 +129,7 @@ class CellModel final : public ForwardPass {
     const Truth& truth = truths_[static_cast<size_t>(s)];
     const int32_t first = b.query_start[s], end = b.query_start[s + 1];
     const int32_t begin = facts_.window == 0 ? 0 : std::max(0, b.positions[first] - facts_.window + 1);
-    // What the text's tokens read: from where the first one's window begins.
+    // Positions read by the sequence's tokens: from the start of the first one's window.
     const int32_t text_end = std::min(truth.text_len, b.kv_len[s]);
     for (int32_t p = begin; p < text_end; ++p) {
       const BlockId block = b.blocks(s)[static_cast<size_t>(p / b.block_len)];
@@ -145,7 +145,7 @@ class CellModel final : public ForwardPass {
     }
   }
 
-  // From the text's end to the draft: a chain of prefixes that ends with the draft's own token.
+  // From the sequence's end to the draft: a chain of prefixes that ends with the draft's own token.
   void read_draft(const ForwardBatch& b, int32_t s, int32_t i, const Truth& truth) {
     uint64_t prefix = truth.prefixes[static_cast<size_t>(truth.text_len) - 1];
     for (int32_t p = truth.text_len; p <= b.positions[i]; ++p) {
@@ -167,7 +167,7 @@ class CellModel final : public ForwardPass {
   std::vector<Truth> truths_;     // of this step
 };
 
-// What lies in a block that nobody refers to and nobody may find is written over, once.
+// Overwrites, once, each block that is neither referenced nor findable.
 class FreedBlocks {
  public:
   void poison(const BlockPool& pool, const PagedKv& kv) {

@@ -13,8 +13,8 @@ namespace ibid::sim {
 // `before`: the prompt and answer that its prompt goes on from; left out where they fill the context.
 Request request_of(const Event& submit, const World& world, std::vector<TokenId> before);
 
-// Knows how the text goes on (`right`: all of it, prompt and answer) and says so with errors here and there, as a chain
-// or as a tree; or, where the world wants it so, anything. A function of the world and the text alone.
+// Proposes the sequence's continuation (`right`: all of it, prompt and answer) with occasional errors, as a chain or as
+// a tree; or any tokens, if the world says so. A function of the world and the sequence only.
 void draft(const ProposalInput& input, const World& world, std::span<const TokenId> right, Drafts& drafts);
 
 }  // namespace ibid::sim

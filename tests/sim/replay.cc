@@ -82,7 +82,7 @@ Replayed replay(const Workload& workload, const ReplayOptions& options) {
     const double filled = held - static_cast<double>(s.slots_unfilled);
     all.filled += filled * seconds;
     all.reserved += held * seconds;
-    // Who waits though a step had room for it waits for blocks.
+    // A request that waits although a step had room for it waits for blocks.
     if (s.n_waiting > 0 && s.n_running < o.max_sequences && n_step_tokens < o.step_tokens) {
       pressed.filled += filled * seconds;
       pressed.reserved += held * seconds;

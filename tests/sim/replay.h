@@ -17,10 +17,10 @@ struct ReplayOptions {
   bool one_after_the_other = false;  // and no answers: prompts alone
 };
 
-// Parts of the memory, over the time in which somebody waited for some of it; of the requests' held slots otherwise.
+// Shares of the memory, over the time in which a request waited for memory; otherwise of the requests' held slots.
 struct Waste {
   double internal = 0;  // reserved and not filled
-  double external = 0;  // free, and of no use to who waits though it would be enough
+  double external = 0;  // free and large enough, but unusable for a waiting request
   double filled = 0;
 };
 
@@ -29,8 +29,8 @@ struct Replayed {
   std::vector<int32_t> cached;       // of each request
   std::vector<double> begun, ended;  // of each request: its first share, its end
   double unfilled = 0;               // of the slots that running requests hold, how many are empty
-  Waste pressed;                     // while somebody waited
-  double idle_places = 0;            // of max_sequences, while somebody waited
+  Waste pressed;                     // while a request waited
+  double idle_places = 0;            // of max_sequences, while a request waited
   int64_t n_steps = 0;
 };
 Replayed replay(const Workload& workload, const ReplayOptions& options);

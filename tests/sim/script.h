@@ -56,7 +56,7 @@ struct Event {
   int64_t step = 0;
   EventKind kind = EventKind::kSubmit;
   int64_t id = 0;
-  // A prompt is a way from the root of the world's tree of texts: at each branch the next two bits of `path` choose.
+  // A prompt is a path from the root of the world's tree of texts: at each branch the next two bits of `path` choose.
   int64_t path = 0;
   int64_t prompt_len = 1;
   int64_t twist = -1;  // this token of the prompt is one of its own

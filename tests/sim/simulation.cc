@@ -134,7 +134,7 @@ Verdict Simulation::run() {
     for (; event != script_.events.end() && event->step <= step_; ++event) happen(*event);
     turn();
   }
-  // Nothing new comes: all must end, each step a token of somebody's at the least.
+  // No new requests: all must end, and each step yields at least one token.
   int64_t n_left = 64;
   for (const auto& [id, live] : live_) n_left += static_cast<int64_t>(live.choices.size()) * (world_.context_len + 8);
   for (; !verdict_.failed && (turn() || !live_.empty()); ++step_) expect(--n_left > 0, "the rest does not end");
@@ -143,7 +143,7 @@ Verdict Simulation::run() {
   return verdict_;
 }
 
-// Nobody hears how what ran then ends; what counted it counts again.
+// The ends of requests running at this point are not received; their counters start again.
 void Simulation::restart() {
   tell_tiers();
   ++verdict_.met.n_restarts;
@@ -194,7 +194,7 @@ int32_t Simulation::n_unfinished() const {
   return n;
 }
 
-// The rule as docs and messages say it: so many sequences run, so many more wait, and one request may always wait.
+// The rule of the docs and messages: max_sequences run, max_waiting more wait, and one request may always wait.
 bool Simulation::must_be_refused(int32_t n) const {
   const int64_t n_waiting = n_unfinished() - world_.max_sequences;
   if (n_waiting + n <= world_.max_waiting) return false;
@@ -294,8 +294,9 @@ bool Simulation::turn() {
   return busy;
 }
 
-// Whoever is first in the policy's order takes blocks from anybody and gives them to nobody, so it waits at most until
-// those that run before it came have ended. Where tenants share, others' first ones have their turn too.
+// The first request in the policy's order takes blocks from any other and gives none away, so it waits at most until
+// those that ran before it arrived have ended. If tenants share, the first requests of other tenants get their turns
+// too.
 void Simulation::watch_the_first(bool busy) {
   const uint64_t first = in_order_.empty() ? 0 : in_order_.begin()->second;
   first_waits_ = first == first_ && first != 0 && busy ? first_waits_ + 1 : 0;

@@ -1,5 +1,5 @@
-// What a choice of a request must answer, by the sampler and the tokens alone: no engine, no cache, no batch, and stops
-// searched for in the plainest way.
+// The expected answer of a choice of a request, from the sampler and the tokens only: no engine, no cache, no batch,
+// and stops searched for in the simplest way.
 #pragma once
 
 #include <memory>

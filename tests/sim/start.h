@@ -1,4 +1,4 @@
-// An engine as a world wants it.
+// An engine with a world's options.
 #pragma once
 
 #include <memory>

@@ -57,7 +57,7 @@ TEST(ByHandTraces, BlocksOfSixteenWasteLittleBesideContiguousRuns) {
   expect_little_waste(azure);
 }
 
-// One after the other, by memory in blocks: what the engine finds, and what the oracle says.
+// One request after another, by memory in blocks: the engine's hits and the oracle's.
 void expect_the_oracles_hits(const Workload& workload, const std::vector<int32_t>& sizes) {
   const int32_t len = workload.part_len;
   int64_t n_tokens = 0;
