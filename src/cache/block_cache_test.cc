@@ -325,7 +325,7 @@ TEST(States, AStateThatTheTreeHoldsIsWrittenNoMore) {
   EXPECT_NE(t.states[0].state, held);
   const StateId own = t.states[0].state;
   ASSERT_TRUE(c.compute(t, counting(8), 8));
-  EXPECT_EQ(t.states[0].state, own);  // nobody else has it: in place
+  EXPECT_EQ(t.states[0].state, own);  // not shared: in place
   c.leave(t);
 }
 

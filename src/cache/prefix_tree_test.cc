@@ -117,7 +117,7 @@ TEST(PrefixTree, WhoFindsATailCopiesItBeforeWritingUnlessNobodyElseHasItAndAllOf
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(copies[0].from, owner[1]);
   copies.clear();
-  ASSERT_TRUE(l.cache.reserve(owner, 6, 8, copies));  // who is alone again
+  ASSERT_TRUE(l.cache.reserve(owner, 6, 8, copies));  // not shared any more
   EXPECT_TRUE(copies.empty());
   l.cache.release(reader);
   l.cache.release(owner);

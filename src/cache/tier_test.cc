@@ -1,5 +1,5 @@
-// The seam of tiers, with a fake memory below it: one letter a slot, copies done as the cache says. Whatever is found
-// must lie on the device with the letters that it stands for.
+// The seam of tiers, with a fake memory below it: one letter a slot, copies done as the cache plans them. Whatever is
+// found must lie on the device with the letters that it stands for.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -99,7 +99,7 @@ TEST(DraftWindowFlag, KeysOfWindowsAreCountedAndMoreThanTheContextIsRefused) {
   EXPECT_NE(size(model, limits).error().message.find("there is none"), std::string::npos);
   limits.spec.draft_model = testing::tiny_file(folder, "draft.gguf", 260, 2);
   const Loaded with = load(model, limits).value();
-  // Of three texts 8 + 2 * 16 tokens and 64 drafts, in blocks of 16.
+  // For three sequences of 8 + 2 * 16 tokens and 64 drafts, in blocks of 16.
   EXPECT_EQ(with.draft->model->context_len(), 104);
   EXPECT_EQ(with.draft->kv_bytes, 3 * 7 * kv_bytes_of_block(*with.draft->model, DType::kF16, 16));
   auto engine = start_engine(with, with.engine_options(limits), {.limits = limits}).value();

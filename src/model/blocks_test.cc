@@ -9,7 +9,7 @@
 namespace ibid {
 namespace {
 
-// A pass that has come to the end of a layer's attention: t.x and t.attention say which token each row is.
+// A pass that has come to the end of a layer's attention: t.x and t.attention identify each row's token.
 class RowsThatGoOn : public ::testing::Test {
  protected:
   static constexpr int32_t kTokens = 6;

@@ -129,7 +129,7 @@ TEST(KvOfEachLayer, TheirBitsDependOnNeitherStepsNorBlocks) {
   }
 }
 
-// The pool that the model gets is as large as its layers say, no layer standing for all.
+// The size of the model's pool is the sum over its layers, which may differ.
 TEST(KvOfEachLayer, TheCacheHasRoomForEachLayerAndNoMore) {
   Matrices m;
   ThreadTeam team(1);

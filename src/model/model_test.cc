@@ -73,7 +73,7 @@ TEST(Model, PhysicalPlacesOfBlocksDoNotMatter) {
   }
 }
 
-// What a row says depends on its own sequence alone: two sequences in one flat batch, and each alone.
+// A row depends only on its own sequence: two sequences in one flat batch, and each alone.
 TEST(Model, CompanyInTheBatchDoesNotMatter) {
   for (std::string_view architecture : tiny_architectures()) {
     LoadedModel m(TinyModelOptions{.architecture = architecture});
@@ -236,7 +236,7 @@ TEST(Model, CountsItsBytes) {
   EXPECT_EQ(use.workspace_bytes, static_cast<int64_t>(m.stream->workspace_bytes()));
 }
 
-// Row K18: what the loader holds is what the formulas say.
+// Row K18: the loader's memory equals the formulas.
 TEST(Model, SizingCountsWhatLoadingTakesAndReadsNoWeight) {
   for (DType dtype : tiny_dtypes()) {
     const auto file = tiny_model_file({.architecture = "llama", .dtype = dtype});

@@ -1,4 +1,4 @@
-// The work that ops tell of (kernels/op_profile.h) is that of the formulas.
+// The work that ops report (kernels/op_profile.h) equals the formulas.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -102,7 +102,7 @@ TEST(OpWork, WithoutACacheIsTheSumOverAllLengths) {
   EXPECT_EQ(2 * recomputed.macs("paged_attention"), kLayers * 2 * kC * (squares + sum));
 }
 
-// Of a step that wants no rows, the last layer's keys and values are all that anybody reads.
+// A step without rows of logits needs only the keys and values of the last layer.
 TEST(OpWork, OfTheLastLayerIsKeysAndValuesWhereNoRowsAreWanted) {
   LoadedModel m(notes_model());
   OneSequence text(*m.model, *m.stream, {});

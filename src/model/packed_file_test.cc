@@ -125,7 +125,7 @@ TEST_F(Packed, WhoFindsAnotherWritingTouchesNothing) {
   EXPECT_TRUE(open(*file).ok());
 }
 
-// Changes a byte and leaves the file's identity as it was: whoever then opens it has not read it.
+// Changes a byte and leaves the file's identity as it was: opening it afterwards does not notice.
 void change_unseen(const std::string& path) {
   const auto time = fs::last_write_time(path);
   std::string bytes = read(path);

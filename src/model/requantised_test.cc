@@ -71,7 +71,7 @@ TEST_F(Requantise, EachMatrixIsWhatItsRowsQuantiseTo) {
       EXPECT_EQ(std::memcmp(want.data(), t.view.data, want.size()), 0) << t.name;
     }
     EXPECT_GE(n_changed, 10);
-    // What got another type than the mixture has for it is told, with the reason.
+    // Tensors with another type than the mixture's are reported, with the reason.
     int64_t n_other = 0, n_told = 0;
     for (const TensorInfo& t : file.tensors())
       n_other += t.view.rank == 2 && ((mix == QuantMix::kQ4_K_M && traits(t.view.dtype).block_len != 256) ||

@@ -78,7 +78,7 @@ TEST(BlockImage, AnotherBlockUnderThisNameIsForeignAndSoIsAnotherFormat) {
   EXPECT_EQ(check_image(kFormat, a.image, b.key), BlockIo::kForeign);
   EXPECT_EQ(check_image({.block_len = 8, .payload_bytes = 299}, std::span(a.image).first(a.image.size() - 1), a.key),
             BlockIo::kForeign);
-  // Whole, sealed, and under the name that it says, which is not the hash of what it holds.
+  // Whole, sealed, and under its stated name, which is not the hash of its contents.
   Block liar = a;
   begin_image(kFormat, liar.image, b.key, a.parent, tokens_of_image(kFormat, a.image));
   seal_image(liar.image);
@@ -207,7 +207,7 @@ TEST(BlockFolder, NamesThatAreNotOursAreLeftAloneAndWhatWasHalfWrittenGoes) {
   EXPECT_NE(read(folder, b), BlockIo::kDone);  // a link is not followed
 }
 
-// A folder in a file's place, and a file that may not be as long as it must: the system refuses, and says how.
+// A folder in a file's place, and a file that may not be as long as it must: the system's error is reported.
 TEST(BlockFolder, WhatTheSystemRefusesIsToldAndLeavesNothingBehind) {
   const TempFolder temp;
   const Block a = block(1), b = block(2);

@@ -115,7 +115,7 @@ TEST(Worker, HiddenStatesOfAllTokensWhateverRowsAreWanted) {
     ASSERT_EQ(layer.n(), 9u);
     for (size_t t = 0; t < 9; ++t) rows.push_back(copy_of(layer.row(t)));
   }
-  EXPECT_NE(rows[8], rows[17]);  // two layers say two things
+  EXPECT_NE(rows[8], rows[17]);  // the two layers differ
   // The same in two pieces.
   Fixture pieces({0, 1});
   pieces.compute(0, 4, true);

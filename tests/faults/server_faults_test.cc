@@ -135,7 +135,7 @@ TEST(ServerFaults, ManyFailuresInARowHarmNothingThatComesLater) {
   }
 }
 
-// A server ends where a model could not be loaded for want of memory, say: in a destructor at last.
+// A server ends in a destructor at last, e.g. after a model could not be loaded for lack of memory.
 TEST(ServerFaults, AnEndWaitsForMemory) {
   const Spared spared;
   for (const int n : {1, 2, 3, 8, 40}) {

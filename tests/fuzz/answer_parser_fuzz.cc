@@ -1,5 +1,6 @@
-// Answers in the markups of model families: the first byte says whose, and how the text is cut; the rest is the text.
-// Whatever it is, the parts add up to the same for every slicing, and the arguments of a call that has ended are JSON.
+// Answers in the markups of model families: the first byte selects the family and how the text is cut; the rest is the
+// text. Whatever it is, the parts add up to the same for every slicing, and the arguments of a call that has ended are
+// JSON.
 #include <algorithm>
 #include <array>
 #include <cstdint>

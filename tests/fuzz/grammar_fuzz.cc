@@ -1,4 +1,4 @@
-// Grammars of every language: the first byte says which, the rest is the text. Whatever it is, compiling ends with a
+// Grammars of every language: the first byte selects it, the rest is the text. Whatever it is, compiling ends with a
 // grammar or a sentence within its steps; and masks of what was compiled are those of brute force, none of them empty
 // before an end. A run is to be cheap, so that a million of them are soon had: there are few steps for compiling, and
 // few tokens. IBID_FUZZ_LANGUAGE, a digit, is the language of all runs, whatever their first byte.

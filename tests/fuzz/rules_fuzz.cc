@@ -1,4 +1,4 @@
-// Grammars as bytes, as records keep them, and grammars that wait for patterns. The first byte says which: 'r' and the
+// Grammars as bytes, as records keep them, and grammars that wait for patterns. The first byte selects: 'r' and the
 // bytes; else a pattern, a zero byte, and GBNF. Whatever it is, the end is a grammar or a sentence, what is read is
 // written alike, and masks of what was compiled are those of brute force.
 #include <cstdint>

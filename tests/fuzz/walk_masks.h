@@ -12,8 +12,8 @@ namespace ibid::grammar::testing {
 
 constexpr size_t kMostBytes = 1 << 20;
 
-// `choices` say which of the allowed tokens comes next; at least one. Aborts where a mask is wrong. Where texts stand
-// at very many places at once the walk ends: one mask of such a state takes as long as a thousand others.
+// `choices` select which of the allowed tokens comes next; at least one. Aborts where a mask is wrong. Where texts
+// stand at very many places at once the walk ends: one mask of such a state takes as long as a thousand others.
 inline void walk_masks(TokenMasks& masks, std::span<const uint8_t> choices) {
   const int32_t vocab_size = masks.trie().vocab_size();
   std::vector<uint32_t> mask(masks.trie().mask_words());

@@ -102,7 +102,7 @@ TEST_P(Encoder, OfTheReferenceOpsIsThatOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Bert, Encoder, ::testing::Values("bert", "bert_rank"));
 
-// Of the one with the exact GELU: the format does not say which it was.
+// Of the one with the exact GELU: the format does not record which it was.
 TEST(EncoderGolden, OfTheGgufIsThatOfTransformers) {
   const auto file = open("bert_rank");
   ASSERT_NE(file, nullptr);

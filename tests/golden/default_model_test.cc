@@ -1,4 +1,4 @@
-// The default model's numbers on a fixed text; bench/compare_kl.py says more, with llama.cpp beside it.
+// The default model's numbers on a fixed text; bench/compare_kl.py compares more, also with llama.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// GGUF files that are wrong in one way each. Every case says what its sentence must contain, so that a file which is
-// refused for another reason than its own fails here.
+// GGUF files that are wrong in one way each. Every case states what its error message must contain, so that a file
+// which is refused for another reason than its own fails here.
 #include "format/gguf.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace {
 struct BadFile {
   std::string name;
   std::string bytes;
-  std::string sentence;  // a part of what is said
+  std::string sentence;  // a part of the error message
 };
 using BadFiles = std::vector<BadFile>;
 

@@ -261,7 +261,7 @@ std::vector<Bomb> copies() {
   return bombs;
 }
 
-// Keywords that are harmless alone: under a negation beside others, twice, of numbers that nobody writes, or again and
+// Keywords that are harmless alone: under a negation beside others, twice, of unusual numbers, or again and
 // again of a kind whose price does not show.
 std::vector<Bomb> meetings() {
   std::vector<Bomb> bombs;
@@ -611,7 +611,7 @@ TEST(HostileGrammar, LazyOnesAreJudgedInTheMemoryThatTheirFuelKnowsOf) {
   }
 }
 
-// What states, rows and marks of a grammar have grown to goes with the last who uses it.
+// The memory of a grammar's states, rows and marks is freed with its last user.
 TEST(HostileGrammar, OneThatRestsHoldsWhatItIsCountedFor) {
   const auto trie = testing::adversarial("{}\"a1").trie();
   Fuel fuel;

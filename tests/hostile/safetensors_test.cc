@@ -1,5 +1,5 @@
 // Safetensors folders that are wrong in one way each: the weights' header and data, config.json, the index, the files
-// themselves. Every case says what its sentence must contain.
+// themselves. Every case states what its error message must contain.
 #include "format/safetensors.h"
 
 #include <gtest/gtest.h>

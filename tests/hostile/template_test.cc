@@ -412,7 +412,7 @@ TEST(HostileTemplate, ProbesOfATemplateAreBounded) {
   }
 }
 
-// Arguments of a tool call are JSON inside JSON: read once more where the template wants an object.
+// Arguments of a tool call are JSON inside JSON: parsed again if the template needs an object.
 TEST(HostileTemplate, ArgumentsOfToolCallsAreReadWithinTheirLimits) {
   const auto chat = ChatTemplate::for_model(
       "{% for m in messages %}{{ m.content }}{% for t in m.tool_calls or [] %}{% for k, v in "

@@ -1,4 +1,4 @@
-// Tokenizers that are not what they say, and texts that want to hang us: each named case ends in an error sentence or
+// Tokenizers with false contents, and texts meant to hang the program: each named case ends in an error sentence or
 // in a right result, within a second and 64 MiB.
 #include <gtest/gtest.h>
 

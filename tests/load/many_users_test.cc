@@ -1,4 +1,4 @@
-// Two hundred users of the real binary with the default model, and two thousand who only hold a connection.
+// Two hundred users of the real binary with the default model, and two thousand idle connections.
 #include <chrono>
 #include <cstdio>
 #include <thread>

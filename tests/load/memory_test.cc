@@ -38,7 +38,7 @@ LoadRequest hostile_request(std::mt19937_64& random, Asked& asked) {
   json.field("n", n).key("ignore_eos").boolean(true).key("stream").boolean(asked.stream);
   if (asked.stream) json.key("stream_options").raw(R"({"include_usage":true})");
   if (below(2) == 0) json.field("logprobs", int64_t{below(2) == 0 ? 20 : 3});
-  if (below(6) == 0) {  // nobody else's, and without an end
+  if (below(6) == 0) {  // not shared, and without an end
     const std::string regex =
         "([A-Za-z ,.]{1," + std::to_string(1 + below(1000)) + "}[0-9]{1," + std::to_string(1 + below(100)) + "})*";
     json.key("structured_outputs").begin_object().field("regex", regex).end_object();
@@ -47,7 +47,7 @@ LoadRequest hostile_request(std::mt19937_64& random, Asked& asked) {
   return {"/v1/completions", body};
 }
 
-// What the answer's usage says was generated; -1: it has none.
+// The generated tokens by the answer's usage; -1: none.
 int64_t generated(const LoadAnswer& answer, bool stream) {
   const std::string& last =
       stream && answer.events.size() > 1 ? answer.events[answer.events.size() - 2].data : answer.body;
@@ -85,7 +85,7 @@ TEST_F(SlowMemory, HostileLoadStaysBelowTheLimitAndIsRefusedByQueueAlone) {
         client.leave(left.back());
       }
       if (random() % 32 != 0) continue;
-      deaf.push_back(std::make_unique<RawClient>(server.port(), 2048));  // who asks and reads nothing
+      deaf.push_back(std::make_unique<RawClient>(server.port(), 2048));  // sends requests and reads nothing
       deaf.back()->send(RawClient::post_text(request.path, request.body));
       if (deaf.size() > 16) deaf.erase(deaf.begin());
     }

@@ -1,4 +1,4 @@
-// `ibid serve` on the default model as a process of its own, and what /proc and its own pages say of it.
+// `ibid serve` on the default model as a process of its own, and its state by /proc and its own pages.
 #pragma once
 
 #include <dirent.h>

@@ -5,12 +5,12 @@
 namespace ibid::parity {
 namespace {
 
-constexpr int32_t kRoom = 96;  // positions after the text, where drafts may lie
+constexpr int32_t kRoom = 96;  // positions after the sequence, where drafts may lie
 
-// A random tree of drafts after a text of n_text tokens. Node i is at position n_text + depth[i].
+// A random tree of drafts after a sequence of n_text tokens. Node i is at position n_text + depth[i].
 struct Tree {
   int32_t n_text;
-  std::vector<int32_t> parent, depth;  // parent -1: the text
+  std::vector<int32_t> parent, depth;  // parent -1: the sequence
 
   Tree(int32_t text_len, int32_t n_nodes, std::mt19937_64& random) : n_text(text_len) {
     for (int32_t i = 0; i < n_nodes; ++i) {
@@ -31,7 +31,7 @@ struct Tree {
 };
 
 // Rows of all nodes, computed in one step beside another sequence's decode. Drafts lie in any order in slots after the
-// text, never all at their positions' places; some paths begin within the text.
+// sequence, never all at their positions' places; some paths begin within the sequence.
 Paged::Rows rows_of_tree(const Shape& shape, const Tree& tree, Stream& s, uint64_t seed) {
   std::mt19937_64 random(seed);
   Paged paged(shape, 2, tree.n_text + kRoom, seed);
@@ -116,7 +116,7 @@ TEST(AttentionPaths, ATreesRowsAreThoseOfItsPathsOnEveryInstructionSet) {
   }
 }
 
-// Trees of two to four nodes at a long text are split over pieces, large ones over tasks.
+// Trees of two to four nodes after a long sequence are split over pieces, large ones over tasks.
 TEST(AttentionPaths, ThreadsAndTheSizeOfTheTreeDoNotShow) {
   std::mt19937_64 random(12);
   const Shape shape = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};
@@ -136,7 +136,7 @@ TEST(AttentionPaths, ThreadsAndTheSizeOfTheTreeDoNotShow) {
   }
 }
 
-// Plain tokens of a sequence beside drafts of the same: the text's last tokens are computed with them.
+// Plain tokens of a sequence beside drafts of the same: the sequence's last tokens are computed with them.
 TEST(AttentionPaths, PlainTokensMayStandBesideDrafts) {
   ThreadTeam team(1);
   Stream s(team);
@@ -148,7 +148,7 @@ TEST(AttentionPaths, PlainTokensMayStandBesideDrafts) {
   for (int32_t p = 120; p < 126; ++p) tokens.tokens.push_back({p, Paged::content(0, p), together.slot(0, p), {}, p});
   const int32_t far = together.slot(0, 140), near = together.slot(0, 131);
   tokens.tokens.push_back({126, Paged::content(0, 126), far, {together.slot(0, 125), far}, 126});
-  tokens.tokens.push_back({126, Paged::content(9, 126), near, {near}, 1126});  // a sibling that nobody sees
+  tokens.tokens.push_back({126, Paged::content(9, 126), near, {near}, 1126});  // a sibling on no other token's path
   const int32_t last = together.slot(0, 128);
   tokens.tokens.push_back({127, Paged::content(0, 127), last, {far, last}, 127});
   together.step(s, std::vector<TokensOf>{tokens});
@@ -207,7 +207,7 @@ TEST(CopySlots, MovesOneAfterAnotherAndTouchesNothingElse) {
 }
 
 // What settling does with an accepted path: its nodes move to their positions' slots, over each other and over refused
-// ones; then the text goes on as if it had never been a draft.
+// ones; then the sequence goes on as if it had never been a draft.
 TEST(CopySlots, AnAcceptedPathBecomesText) {
   ThreadTeam team(2);
   Stream s(team);

@@ -1,4 +1,5 @@
-// Views of texts: a token that reads some of its text's blocks has the bits of one whose text has no others.
+// Views of sequences: a token that reads some of its sequence's blocks has the bits of one whose sequence has no
+// others.
 #include "kernels/reference/reference.h"
 #include "parity/paged.h"
 
@@ -12,7 +13,7 @@ const Shape kShapes[] = {
 };
 constexpr int32_t kTexts = 3;
 
-// Which blocks of a text of n are read: those of its begin, some between, those of its end.
+// The blocks that are read of a sequence of n tokens: at its start, some between, at its end.
 std::vector<int32_t> some_blocks(int32_t n_blocks, std::mt19937_64& random) {
   std::vector<int32_t> out;
   for (int32_t b = 0; b < n_blocks; ++b) {
@@ -21,7 +22,7 @@ std::vector<int32_t> some_blocks(int32_t n_blocks, std::mt19937_64& random) {
   return out;
 }
 
-// The last two tokens of each text, over views of it; and the same as texts that have these blocks alone.
+// The last two tokens of each sequence, over views of it; and the same as sequences that have only these blocks.
 void compare(const Shape& shape, int32_t n, Stream& s, uint64_t seed) {
   std::mt19937_64 random(seed);
   Paged whole(shape, kTexts, n + 8, seed), cut(shape, kTexts, n + 8, seed + 1);

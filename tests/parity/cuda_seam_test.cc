@@ -9,7 +9,7 @@
 namespace ibid {
 namespace {
 
-// A stream that says it is CUDA's, over host memory: whatever ran on it would be a CPU body that took the memory of
+// A stream of CUDA's kind over host memory: whatever ran on it would be a CPU body that took the memory of
 // another device for its own.
 Stream pretended_cuda() {
   static ThreadTeam host(1);

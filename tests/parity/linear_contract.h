@@ -13,7 +13,7 @@
 
 namespace ibid {
 
-// One row of activations, quantised as the contract says (no tiny and no infinite ones here).
+// One row of activations, quantised by the contract (no tiny and no infinite ones here).
 struct ContractRow {
   explicit ContractRow(const float* x_row, int64_t K) : x(x_row, x_row + K) {
     for (int64_t g = 0; g + 32 <= K; g += 32) {

@@ -15,7 +15,7 @@ namespace ibid::parity {
 struct Shape {
   int32_t heads = 3;
   int32_t kv_heads = 1;
-  int32_t head_len = 64;  // of a key, and of a value unless value_len says otherwise
+  int32_t head_len = 64;  // of a key, and of a value unless value_len is set
   DType dtype = DType::kF32;
   int32_t block_len = 16;
   float soft_cap = 0.0f;
@@ -85,7 +85,7 @@ class Paged {
   int32_t slot(int32_t sequence, int32_t position) {
     return raw(block(sequence, position / shape_.block_len)) * shape_.block_len + position % shape_.block_len;
   }
-  // What the query, key and value at a position are drawn from, unless a token says otherwise.
+  // What the query, key and value at a position are drawn from, unless a token has its own.
   static uint64_t content(int32_t sequence, int32_t position) {
     return static_cast<uint64_t>(sequence) << 32 | static_cast<uint64_t>(position);
   }

@@ -188,7 +188,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"latent_rows_lie_twice", "ModelConfig.EachKindOfMixerKeepsItsOwn"},
     {"pinned_after_look_up", "Tiers.RandomSequencesKeepTheirLettersWhereverTheyHaveBeen"},
 };
-// What the simulation finds and a unit's test too, which says what is wrong and not only that something is.
+// What the simulation finds and a unit's test too, which shows what is wrong and not only that something is.
 const std::map<std::string, std::string> kFoundByBoth = {
     {"row_of_the_draft_before", "Verification.ATokenIsDrawnFromTheRowOfTheDraftBeforeIt"},
     {"wrong_draft_taken", "Verification.ADraftIsTakenOverOnlyWhereItIsWhatWasDrawn"},

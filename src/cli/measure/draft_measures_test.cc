@@ -1,4 +1,4 @@
-// That every kind of proposer is measured: what it says after each token, how often that is right, what it costs.
+// Every kind of proposer is measured: its drafts after each token, their acceptance, their cost.
 #include "cli/measure/draft_measures.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(DraftMeasuring, AModelThatIsTheTargetIsAlwaysRightAndCostsAsMuch) {
     DraftMeasures measured = measure(model_, {.draft_model = model_}, temperature);
     expect_measured(measured);
     EXPECT_EQ(right_by_place(measured, 1), (std::vector<double>{1, 1, 1, 1})) << temperature;
-    measured.rows = {1, 1, 1, 1, 1};                                // so that no clock says what pays
+    measured.rows = {1, 1, 1, 1, 1};                                // so that no clock decides what pays
     EXPECT_GT(gain_of(measured, 1, 4).tokens, 4.3) << temperature;  // answers end within a step
   }
 }

@@ -7,7 +7,7 @@ namespace {
 
 PredictedSpeed target(double two, double three, double five) { return {.one = 100, .rows = {two, three, five}}; }
 
-// Rows S6 and S11: what the formulas say for measured costs.
+// Rows S6 and S11: the formulas' results for measured costs.
 TEST(SpeculationAdvice, SaysWhenItPaysAndWhenNot) {
   const std::string free = speculation_advice(target(1, 1, 1), 0.1, 4);
   EXPECT_NE(free.find("0.8 of the drafts right: 2.40 times as fast, 4 drafts"), std::string::npos) << free;

@@ -16,7 +16,7 @@ constexpr MachineLimits kLimits = {.read_bytes_per_s = 4e9, .int8_macs_per_s = 6
 // Two calls of 6 M int8, 2 M fp32 in 4 ms, which 1 + 1 ms could do; their bytes take 1 ms.
 TEST(StepProfile, SaysTimesRatesAndSharesOfTheBound) {
   StepProfile profile;
-  profile.ran(product(0, 1));  // before any phase: nobody's
+  profile.ran(product(0, 1));  // before any phase: not counted
   profile.begin("pp4");
   profile.ran(product(1, 2));  // forgotten: the clock was started again
   profile.begin("pp4");

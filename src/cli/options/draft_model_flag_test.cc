@@ -85,7 +85,7 @@ TEST(WindowFlag, NamesTokensOfATextsBeginAndEnd) {
     EXPECT_FALSE(spec(std::string("--spec window:") + wrong)) << wrong;
 }
 
-// The costs are given, so that no clock has a say.
+// The costs are given, so the result does not depend on a clock.
 TEST(FindLayers, SaysTheSameWhenAskedAgain) {
   TempFolder folder;
   const std::string path = folder.write(

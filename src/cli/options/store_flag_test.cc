@@ -20,7 +20,7 @@ class StoreFlag : public ::testing::Test {
     return folder_.write(
         name, testing::tiny_gguf({.seed = 1, .vocab_size = vocab_size, .context_len = 128, .tokenizer = true}));
   }
-  // What the command says on standard error; empty: it went well.
+  // The command's standard error; empty: success.
   std::string build(const std::vector<std::string>& files, int64_t max_tokens = 1 << 20) {
     ::testing::internal::CaptureStderr();
     ::testing::internal::CaptureStdout();
@@ -108,7 +108,7 @@ TEST_F(StoreFlag, WhatStoresHoldIsCounted) {
   limits.spec.own_answers_bytes = int64_t{3} << 20;
   EXPECT_EQ(part("a store of texts to draft from"), static_cast<int64_t>(std::filesystem::file_size(store_)));
   EXPECT_EQ(part("answers to draft from"), OwnAnswers(int64_t{3} << 20).bytes());
-  limits.spec.by_lookup = false;  // then nobody drafts
+  limits.spec.by_lookup = false;  // then there are no drafts
   EXPECT_EQ(part("a store of texts to draft from"), 0);
   EXPECT_EQ(part("answers to draft from"), 0);
 }
@@ -124,11 +124,11 @@ TEST_F(StoreFlag, AStoreOfAnotherVocabularyIsRefusedByItsName) {
                    .ok());
 }
 
-// With one, an engine says the same, in fewer steps.
+// With a store, an engine gives the same answers, in fewer steps.
 TEST_F(StoreFlag, AnEngineDraftsFromThem) {
   const auto answer = [&](const StepLimits& limits, int64_t& n_drafts) {
     const Loaded loaded = host::load({.model = model_, .threads = 1}, limits).value();
-    const ManualClock clock;  // stands still: which drafts pay is not for what else runs here to say
+    const ManualClock clock;  // stands still: which drafts pay must not depend on the machine's load
     auto engine = host::start_engine(loaded, loaded.engine_options(limits), {.limits = limits, .clock = clock}).value();
     std::vector<TokenId> said;
     for (uint64_t id = 1; id <= 2; ++id) {
@@ -138,7 +138,7 @@ TEST_F(StoreFlag, AnEngineDraftsFromThem) {
       r.max_tokens = 60;
       r.sampling.temperature = 0;
       r.sampling.ignore_eos = true;
-      r.sampling.no_repeat_ngram = 2;  // so that the text itself says nothing
+      r.sampling.no_repeat_ngram = 2;  // so that the sequence itself gives no drafts
       EXPECT_TRUE(engine->submit(r).ok());
       std::vector<Output> out;
       while (engine->step(out)) {

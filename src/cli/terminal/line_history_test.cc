@@ -53,7 +53,7 @@ TEST(LineHistory, AFolderOrAPipeIsNoPlaceForIt) {
   LineHistory(folder.path()).add("one");
   EXPECT_EQ(LineHistory(folder.path()).read(), Lines());
   ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);
-  LineHistory(folder.path("pipe")).add("one");  // and waits for nobody
+  LineHistory(folder.path("pipe")).add("one");  // and does not block
   EXPECT_EQ(LineHistory(folder.path("pipe")).read(), Lines());
 }
 
