@@ -3,6 +3,9 @@
 // faults. Logits are a function of the tokens up to a position, so a request's expected answer is known without any
 // engine: expected_answer().
 //
+// A fake with a state keeps besides, in the slots that batches name, the same hash as the state of a recurrent model,
+// and its logits are those of the state.
+//
 // A step over views of sequences (kernels/forward_batch.h) marks its cells: a step that reads sequences whole must find
 // none of them, whatever happened in between.
 #pragma once
@@ -39,9 +42,10 @@ inline void fake_logits(uint64_t prefix_hash, std::span<float> out) {
 class FakeModel final : public ForwardPass {
  public:
   // `width`: of its hidden states, a function of the tokens too; 0: it has none.
-  explicit FakeModel(int32_t context_len, int32_t window = 0, int32_t width = 0) {
+  explicit FakeModel(int32_t context_len, int32_t window = 0, int32_t width = 0, bool has_state = false) {
     facts_ = {.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8, .window = window},
                          {.n_kv_heads = 2, .key_len = 24, .value_len = 24, .window = window}},
+              .state_bytes = has_state ? int64_t{sizeof(State)} : 0,
               .vocab_size = kFakeVocabSize,
               .width = width,
               .window = window,
@@ -51,6 +55,7 @@ class FakeModel final : public ForwardPass {
               .end_of_generation = {kFakeEnd}};
   }
   const ModelFacts& facts() const override { return facts_; }
+  void use_states(const StateSlots& slots) override { state_slots_ = slots; }
   const std::vector<std::string>& faults() const { return faults_; }
   // The positions that each token of a view read, [pass][token], in the order of its places.
   const std::vector<std::vector<std::vector<int32_t>>>& views() const { return views_; }
@@ -77,6 +82,7 @@ class FakeModel final : public ForwardPass {
     // In order of the arrays, as keys and values would be stored, then read.
     for (int32_t s = 0; s < b.n_sequences; ++s) write(b, s, kv);
     for (int32_t s = 0; s < b.n_sequences; ++s) read_all(b, s, kv);
+    if (facts_.state_bytes > 0) advance_states(b);
     say(b, kv, logits);
     for (const TensorView& out : hidden.out) {
       for (int32_t i = 0; i < b.n_tokens; ++i) {
@@ -93,12 +99,54 @@ class FakeModel final : public ForwardPass {
     for (int32_t s = 0; s < b.n_sequences; ++s) {
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
         if (row == b.n_rows || b.logit_rows[row] != i) continue;
-        fake_logits(cell(kv[0], b.slots[i]).prefix_hash, {logits.row_as<float>(row), kFakeVocabSize});
+        const uint64_t hash = cell(kv[0], b.slots[i]).prefix_hash;
+        fake_logits(facts_.state_bytes > 0 ? states_[static_cast<size_t>(i)].prefix_hash : hash,
+                    {logits.row_as<float>(row), kFakeVocabSize});
         ++row;
       }
     }
     expect(row == b.n_rows, "rows are not ascending indices of tokens");
   }
+  // Of the tokens so far.
+  struct State {
+    uint64_t prefix_hash;
+    int32_t n_tokens;
+    uint32_t magic;
+  };
+  static constexpr uint32_t kStateMagic = 0x57a7e57a;
+
+  void advance_states(const ForwardBatch& b) {
+    expect(b.state_in != nullptr && b.state_out != nullptr, "a batch of a model with a state names none");
+    if (b.state_in == nullptr || b.state_out == nullptr) return;
+    states_.assign(static_cast<size_t>(b.n_tokens), {});
+    for (int32_t s = 0; s < b.n_sequences; ++s) {
+      State first = {seed_of(0), 0, kStateMagic};
+      if (b.state_in[s] >= 0) std::memcpy(&first, state_slots_.slot(b.state_in[s]), sizeof first);
+      expect(first.magic == kStateMagic, "a state was read that was never written or has been freed");
+      expect(first.n_tokens == b.positions[b.query_start[s]], "a sequence goes on from a state of another position");
+      for (int32_t t = b.query_start[s]; t < b.query_start[s + 1]; ++t) {
+        const int32_t before = b.before(s, t);
+        const State& from = before < 0 ? first : states_[static_cast<size_t>(before)];
+        states_[static_cast<size_t>(t)] = {mix(from.prefix_hash, static_cast<uint64_t>(raw(b.tokens[t]))),
+                                           from.n_tokens + 1, kStateMagic};
+        expect(from.n_tokens == b.positions[t], "a token goes on from another one's state");
+        if (b.path(t).size() > 1) expect(b.state_out[before] >= 0, "a draft goes on from a state that is not kept");
+      }
+      expect(b.state_out[b.query_start[s + 1] - 1] >= 0, "the state after a share is not kept");
+    }
+    std::set<int32_t> written;
+    for (int32_t s = 0; s < b.n_sequences; ++s) {
+      for (int32_t t = b.query_start[s]; t < b.query_start[s + 1]; ++t) {
+        const int32_t out = b.state_out[t];
+        if (out < 0) continue;
+        expect(out < state_slots_.n_slots && written.insert(out).second, "two states are written to one slot");
+        for (int32_t other = 0; other < b.n_sequences; ++other)
+          expect(other == s || b.state_in[other] != out, "a state is written over that another sequence reads");
+        std::memcpy(state_slots_.slot(out), &states_[static_cast<size_t>(t)], sizeof(State));
+      }
+    }
+  }
+
   // Plain tokens, each after the preceding token of its sequence.
   void run_views(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
     std::set<int32_t> written;
@@ -224,6 +272,8 @@ class FakeModel final : public ForwardPass {
   }
 
   ModelFacts facts_;
+  StateSlots state_slots_;
+  std::vector<State> states_;  // [T] of the last step
   std::vector<std::string> faults_;
   std::vector<std::vector<std::vector<int32_t>>> views_;
 };

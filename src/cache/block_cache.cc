@@ -329,6 +329,10 @@ int32_t BlockCache::rewind_to_block(BlockTable& table, StateTable& states, int32
 }
 
 bool BlockCache::reserve_state(const StateTable& states, int32_t n_computed, int32_t n_tokens, StateTable& next) {
+  if (const auto spare = std::ranges::find(next, 0, &HeldState::n_tokens); spare != next.end()) {
+    spare->n_tokens = n_tokens;
+    return true;
+  }
   grow(next, next.size() + 1);
   StateId state = state_after(states, n_computed);
   if (state != StateId::kNone && states_.may_write(state)) {
@@ -339,6 +343,12 @@ bool BlockCache::reserve_state(const StateTable& states, int32_t n_computed, int
   }
   next.push_back({n_tokens, state});
   return true;
+}
+
+bool BlockCache::reserve_spare_state(const StateTable& states, int32_t n_computed, StateTable& next) {
+  const StateId state = state_after(states, n_computed);
+  const bool has_one = (state != StateId::kNone && states_.may_write(state)) || state_after(next, 0) != StateId::kNone;
+  return !states_.keeps_states() || has_one || reserve_state({}, 0, 0, next);
 }
 
 void BlockCache::hold_state(ScopeId scope, std::span<const TokenId> tokens, int32_t n_tokens, int32_t n_published,
@@ -355,11 +365,20 @@ void BlockCache::hold_state(ScopeId scope, std::span<const TokenId> tokens, int3
   if (node != NodeId::kNone) states_.hold(node, n_tail == 0 ? options_.block_len : n_tail, state);
 }
 
-void BlockCache::keep_state(StateTable& states, int32_t n_tokens) {
+template <typename Drops>
+void BlockCache::drop_states(StateTable& states, Drops drops) {
   for (const HeldState& held : states) {
-    if (held.n_tokens != n_tokens) states_.drop_reference(held.state);
+    if (drops(held)) states_.drop_reference(held.state);
   }
-  std::erase_if(states, [n_tokens](const HeldState& held) { return held.n_tokens != n_tokens; });
+  std::erase_if(states, drops);
+}
+
+void BlockCache::keep_state(StateTable& states, int32_t n_tokens) {
+  drop_states(states, [n_tokens](const HeldState& held) { return held.n_tokens != n_tokens; });
+}
+
+void BlockCache::drop_states_before(StateTable& states, int32_t n_tokens) {
+  drop_states(states, [n_tokens](const HeldState& held) { return held.n_tokens < n_tokens; });
 }
 
 void BlockCache::self_check() const {

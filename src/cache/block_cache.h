@@ -20,8 +20,8 @@
 //     +<---- evicted: forgotten, or moved down a tier ------ cached: in front some day
 //
 // A model with recurrent layers keeps states as well (state_pool.h), and a sequence of it can go on only at tokens
-// after which there is one: that it holds itself, or that the tree has for its blocks. resume_point() says where that
-// is; whoever lets a sequence fall back asks it. Without states it is any token.
+// after which there is one: that it holds itself, or that the tree has for its blocks. resume_point() returns where
+// that is, and is asked wherever a sequence falls back. Without states it is any token.
 //
 // Knows token ids, block ids and state ids only. One thread.
 //
@@ -63,6 +63,7 @@ struct BlockCacheOptions {
   int32_t n_host_blocks = 0;  // of the tier below; 0: there is none
   int32_t n_states = 0;       // of the device, of a model with recurrent layers; 0: none
   int32_t n_host_states = 0;  // of the tier below
+  int32_t state_step = 2048;  // a sequence leaves a snapshot after every so many tokens
   int32_t block_len = 16;     // B
   bool prefix_cache = true;   // off: nothing is published, nothing is found
   // Partial reuse in multiples of so many tokens (KV dtypes with groups along tokens cannot be cut inside one);
@@ -81,6 +82,7 @@ class BlockCache {
   int32_t n_blocks_for(int32_t n_tokens) const {
     return keeps_blocks() ? (n_tokens + options_.block_len - 1) / options_.block_len : 0;
   }
+  int32_t state_step() const { return options_.state_step; }
   bool keeps_blocks() const { return options_.n_blocks > 0; }
 
   // Fills the empty `table` with the longest cached beginning of `tokens`; returns how many tokens it holds. What lies
@@ -109,15 +111,20 @@ class BlockCache {
   // The same, to a position that begins a block.
   int32_t rewind_to_block(BlockTable& table, StateTable& states, int32_t n_tokens);
 
-  // Adds to `next` a state to write after n_tokens tokens: the one that the sequence goes on from, at n_computed, where
-  // nobody else refers to it, or a new one, evicting a snapshot. False: there is no room; then nothing changed.
+  // Adds to `next` a state to write after n_tokens tokens: its spare one, the one that the sequence goes on from, at
+  // n_computed, if it has no other reference, or a new one, evicting a snapshot. False: there is no room; then
+  // nothing changed.
   bool reserve_state(const StateTable& states, int32_t n_computed, int32_t n_tokens, StateTable& next);
+  // Sees to it that the next reserve_state() finds one, whatever others take until then: where it would be a new one,
+  // it is taken now and stands in `next` as that after no token. False: there is no room.
+  bool reserve_spare_state(const StateTable& states, int32_t n_computed, StateTable& next);
   // Lets the tree hold the state after n_tokens tokens of the table, which has published n_published blocks. Nothing
-  // where the tree does not know these tokens. Nobody writes to it any more.
+  // where the tree does not know these tokens. It is written no more.
   void hold_state(ScopeId scope, std::span<const TokenId> tokens, int32_t n_tokens, int32_t n_published,
                   const BlockTable& table, StateId state);
-  // Drops all references but that of the state after n_tokens tokens.
+  // Drops all references but that of the state after n_tokens tokens; but those of states after so many or more.
   void keep_state(StateTable& states, int32_t n_tokens);
+  void drop_states_before(StateTable& states, int32_t n_tokens);
   void release(StateTable& states) { keep_state(states, -1); }
   // What is to be copied before the states of a step are read or written; done, with transferred().
   std::span<const StateCopy> state_copies() const { return states_.copies(); }
@@ -173,6 +180,8 @@ class BlockCache {
   std::optional<NodeId> parent_at(size_t i, const BlockTable& table) const;
   int32_t cut_path_to_state(ScopeId scope, std::span<const TokenId> tokens);
   int32_t find_resume_point(const BlockTable& table, const StateTable& states, int32_t n_tokens) const;
+  template <typename Drops>
+  void drop_states(StateTable& states, Drops drops);
   bool take_state(const BlockTable& table, int32_t n_tokens, StateTable& states);
   bool must_copy(const BlockTable& table, int32_t n_written, int32_t n_wanted) const;
 

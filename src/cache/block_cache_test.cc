@@ -218,13 +218,13 @@ struct StatefulCache {
       : cache({.n_blocks = n_blocks, .n_states = n_states, .n_host_states = n_host_states, .block_len = 4}) {
     scope = cache.tree().hold({});
   }
-  struct Text {
+  struct Holder {
     BlockTable blocks;
     StateTable states;
     int32_t n_computed = 0, n_published = 0;
   };
   // Computes up to n; the states after `held` tokens become snapshots. False: there was no room.
-  bool compute(Text& t, const std::vector<TokenId>& tokens, int32_t n, std::vector<int32_t> held = {}) {
+  bool compute(Holder& t, const std::vector<TokenId>& tokens, int32_t n, std::vector<int32_t> held = {}) {
     StateTable next;
     if (!cache.reserve(t.blocks, t.n_computed, n, copies) || !cache.reserve_state(t.states, t.n_computed, n, next))
       return false;
@@ -241,15 +241,15 @@ struct StatefulCache {
     cache.keep_state(t.states, n);
     return true;
   }
-  void leave(Text& t) {
+  void leave(Holder& t) {
     cache.release(t.blocks);
     cache.release(t.states);
     cache.transferred(copies);
     copies.clear();
     cache.self_check();
   }
-  Text find(const std::vector<TokenId>& tokens) {
-    Text t;
+  Holder find(const std::vector<TokenId>& tokens) {
+    Holder t;
     t.n_computed = cache.match(scope, tokens, t.blocks, t.states, copies);
     return t;
   }
@@ -265,7 +265,7 @@ TEST(ResumePoint, OfAttentionAloneIsEveryToken) {
 
 TEST(ResumePoint, IsTheLastTokenAfterWhichThereIsAState) {
   StatefulCache c(4);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(11), 11, {6}));
   EXPECT_EQ(c.cache.resume_point(t.blocks, t.states, 11), 11);
   EXPECT_EQ(c.cache.resume_point(t.blocks, t.states, 10), 6);  // its blocks' nodes have it
@@ -281,7 +281,7 @@ TEST(ResumePoint, IsTheLastTokenAfterWhichThereIsAState) {
 
 TEST(ResumePoint, AtABlocksBeginIsOneOrNone) {
   StatefulCache c(4);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(15), 15, {4, 10}));
   EXPECT_EQ(c.cache.rewind_to_block(t.blocks, t.states, 14), 4);
   EXPECT_EQ(c.cache.rewind_to_block(t.blocks, t.states, 3), 0);
@@ -291,15 +291,15 @@ TEST(ResumePoint, AtABlocksBeginIsOneOrNone) {
 
 TEST(States, AMatchEndsWhereASequenceCanGoOn) {
   StatefulCache c(4);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(11), 11, {6, 8}));
   c.leave(t);
-  StatefulCache::Text whole = c.find(counting(11));
+  StatefulCache::Holder whole = c.find(counting(11));
   EXPECT_EQ(whole.n_computed, 8);
   EXPECT_EQ(whole.blocks.size(), 2u);
   EXPECT_EQ(whole.states.size(), 1u);
   c.leave(whole);
-  StatefulCache::Text part = c.find(counting(7));
+  StatefulCache::Holder part = c.find(counting(7));
   EXPECT_EQ(part.n_computed, 6);
   c.leave(part);
   EXPECT_EQ(c.cache.n_known(c.scope, counting(7)), 6);
@@ -308,17 +308,17 @@ TEST(States, AMatchEndsWhereASequenceCanGoOn) {
 
 TEST(States, WithoutASnapshotNothingIsFound) {
   StatefulCache c(4);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(11), 11));
   c.leave(t);
-  StatefulCache::Text again = c.find(counting(11));
+  StatefulCache::Holder again = c.find(counting(11));
   EXPECT_EQ(again.n_computed, 0);
   EXPECT_TRUE(again.blocks.empty() && again.states.empty());
 }
 
 TEST(States, AStateThatTheTreeHoldsIsWrittenNoMore) {
   StatefulCache c(4);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(6), 6, {6}));
   const StateId held = t.states[0].state;
   ASSERT_TRUE(c.compute(t, counting(7), 7));
@@ -331,7 +331,7 @@ TEST(States, AStateThatTheTreeHoldsIsWrittenNoMore) {
 
 TEST(States, AForkSharesTheStateAndBothWriteToOthers) {
   StatefulCache c(4);
-  StatefulCache::Text a, b;
+  StatefulCache::Holder a, b;
   ASSERT_TRUE(c.compute(a, counting(6), 6));
   b.n_computed = c.cache.fork(a.blocks, a.states, 6, b.blocks, b.states);
   EXPECT_EQ(b.n_computed, 6);
@@ -341,7 +341,7 @@ TEST(States, AForkSharesTheStateAndBothWriteToOthers) {
   EXPECT_NE(b.states[0].state, shared);
   ASSERT_TRUE(c.compute(a, counting(7), 7));
   EXPECT_EQ(a.states[0].state, shared);  // the last one writes in place
-  StatefulCache::Text late;
+  StatefulCache::Holder late;
   late.n_computed = c.cache.fork(a.blocks, a.states, 6, late.blocks, late.states);
   EXPECT_EQ(late.n_computed, 0);  // there was a state once
   EXPECT_TRUE(late.blocks.empty());
@@ -349,18 +349,39 @@ TEST(States, AForkSharesTheStateAndBothWriteToOthers) {
   c.leave(b);
 }
 
+TEST(States, ASpareOneIsTakenBeforeOthersTakeThemAll) {
+  StatefulCache c(3);
+  StatefulCache::Holder t;
+  ASSERT_TRUE(c.compute(t, counting(6), 6, {6}));
+  StateTable next;
+  ASSERT_TRUE(c.cache.reserve_spare_state(t.states, 6, next));
+  ASSERT_EQ(next.size(), 1u);
+  ASSERT_TRUE(c.cache.reserve_spare_state(t.states, 6, next));
+  EXPECT_EQ(next.size(), 1u);
+  const StateId spare = next[0].state, other = c.cache.states().take();
+  ASSERT_TRUE(c.cache.reserve_state(t.states, 6, 7, next));
+  EXPECT_EQ(next, (StateTable{{7, spare}}));
+  StateTable own = {{7, spare}}, none;
+  EXPECT_FALSE(c.cache.reserve_spare_state(t.states, 6, none));
+  ASSERT_TRUE(c.cache.reserve_spare_state(own, 7, none));  // no other reference: it is written in place
+  EXPECT_TRUE(none.empty());
+  c.cache.states().drop_reference(other);
+  c.cache.release(next);
+  c.leave(t);
+}
+
 TEST(States, AreEvictedApartFromBlocks) {
   StatefulCache c(2);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(8), 8, {8}));
   c.leave(t);
-  StatefulCache::Text a, b;
+  StatefulCache::Holder a, b;
   ASSERT_TRUE(c.compute(a, counting(3, 50), 3));
   EXPECT_EQ(c.cache.n_known(c.scope, counting(8)), 8);
   ASSERT_TRUE(c.compute(b, counting(3, 60), 3));  // takes its slot
   EXPECT_EQ(c.cache.n_known(c.scope, counting(8)), 0);
   EXPECT_EQ(c.cache.tree().n_nodes(), 2);  // the blocks are there
-  StatefulCache::Text d;
+  StatefulCache::Holder d;
   EXPECT_FALSE(c.compute(d, counting(1, 70), 1));
   c.leave(a);
   c.leave(b);
@@ -369,10 +390,10 @@ TEST(States, AreEvictedApartFromBlocks) {
 
 TEST(States, GoWithTheirBlocks) {
   StatefulCache c(4, 2);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(8), 8, {8}));
   c.leave(t);
-  StatefulCache::Text other;
+  StatefulCache::Holder other;
   ASSERT_TRUE(c.compute(other, counting(5, 50), 5));
   EXPECT_EQ(c.cache.states().n_snapshots(), 0);
   c.leave(other);
@@ -380,7 +401,7 @@ TEST(States, GoWithTheirBlocks) {
 
 TEST(States, StayWhereAWholeBlockTakesTheTailsPlace) {
   StatefulCache c(4);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(6), 6, {6}));
   c.cache.publish_tail(c.scope, counting(6), 6, t.n_published, t.blocks);
   ASSERT_TRUE(c.compute(t, counting(8), 8));
@@ -395,7 +416,7 @@ TEST(States, AreFoundOnSiblingsThatBeginWithTheSameTokens) {
     std::vector<TokenId> tokens = counting(6);
     tokens.push_back(TokenId{way});
     tokens.push_back(TokenId{way + 1});
-    StatefulCache::Text t = c.find(tokens);
+    StatefulCache::Holder t = c.find(tokens);
     EXPECT_EQ(t.n_computed, way == 90 ? 0 : 6);
     t.n_published = t.n_computed / 4;
     ASSERT_TRUE(c.compute(t, tokens, 8, way == 90 ? std::vector<int32_t>{6} : std::vector<int32_t>{}));
@@ -406,19 +427,19 @@ TEST(States, AreFoundOnSiblingsThatBeginWithTheSameTokens) {
 
 TEST(States, ComeUpFromTheHost) {
   StatefulCache c(1, 16, 2);
-  StatefulCache::Text t;
+  StatefulCache::Holder t;
   ASSERT_TRUE(c.compute(t, counting(8), 8, {8}));
   c.leave(t);
-  StatefulCache::Text other;
+  StatefulCache::Holder other;
   ASSERT_TRUE(c.compute(other, counting(3, 50), 3));
   ASSERT_EQ(c.cache.state_copies().size(), 1u);
   EXPECT_EQ(c.cache.state_copies()[0].to_tier, Tier::kHost);
   EXPECT_EQ(c.cache.n_known(c.scope, counting(8)), 8);
-  StatefulCache::Text early = c.find(counting(8));  // no room for it on the device
+  StatefulCache::Holder early = c.find(counting(8));  // no room for it on the device
   EXPECT_EQ(early.n_computed, 0);
   EXPECT_TRUE(early.blocks.empty());
   c.leave(other);
-  StatefulCache::Text found = c.find(counting(8));
+  StatefulCache::Holder found = c.find(counting(8));
   EXPECT_EQ(found.n_computed, 8);
   ASSERT_EQ(c.cache.state_copies().size(), 1u);
   EXPECT_EQ(c.cache.state_copies()[0].to_tier, Tier::kDevice);

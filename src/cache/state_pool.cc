@@ -64,6 +64,7 @@ bool StatePool::move_down(int32_t snapshot, Tier tier) {
 
 void StatePool::plan_copy(const StateCopy& copy) {
   copies_.push_back(copy);
+  ++(copy.to_tier == Tier::kDevice ? n_moved_up_ : n_moved_down_);
   const auto [tier, below] = below_device(copy);
   pool_of(tier).begin_transfer(slot(below));
 }
@@ -198,7 +199,7 @@ void StatePool::self_check() const {
   int32_t n = 0;
   for (size_t node = 0; node < first_of_.size(); ++node) {
     for (int32_t i = first_of_[node]; i >= 0; i = at(i).next) {
-      CHECK(at(i).node == NodeId{static_cast<int32_t>(node)}, "a snapshot hangs on another node than it says");
+      CHECK(at(i).node == NodeId{static_cast<int32_t>(node)}, "a snapshot hangs on another node than its own");
       size_t n_here = 0;
       for (const StateId state : at(i).slots) n_here += state != StateId::kNone;
       CHECK(n_here > 0, "a snapshot without a slot");

@@ -9,7 +9,7 @@
 // room, and comes up again when it is found.
 //
 // A snapshot is a state that a node of the prefix tree holds: after the first n tokens of the node. Taking one copies
-// nothing: the slot is the node's from then on, nobody writes to it any more, and its sequence writes its next state to
+// nothing: the slot is the node's from then on, it is written no more, and its sequence writes its next state to
 // another one. It goes with its node at the latest; a node stays without its snapshots.
 //
 // Allocates nothing after construction. One thread.
@@ -56,7 +56,7 @@ class StatePool {
   bool may_write(StateId state) const { return n_references(state) == 1 && !is_snapshot(state); }
 
   // The device's `state`, which is written and in use, is the node's snapshot after its first n tokens. Stays out where
-  // the node has one there on the device, or the slot is a snapshot already: both say the same.
+  // the node has one there on the device, or the slot is a snapshot already: they are equal.
   void hold(NodeId node, int32_t n, StateId state);
   // The most tokens, at most n, after which the node has a snapshot in any tier; 0: none.
   int32_t longest(NodeId node, int32_t n) const;
@@ -77,6 +77,8 @@ class StatePool {
   void transferred();
 
   int32_t n_snapshots() const { return n_snapshots_; }
+  int64_t n_moved_down() const { return n_moved_down_; }  // states, from the device to the host
+  int64_t n_moved_up() const { return n_moved_up_; }
   const BlockPool& pool(Tier tier) const { return pools_[raw_tier(tier)]; }
   void self_check() const;  // CHECKs
 
@@ -110,6 +112,7 @@ class StatePool {
   std::vector<int32_t> first_of_;    // [nodes] the first of each, linked by next; -1: none. Empty without states
   int32_t first_unused_ = -1;
   int32_t n_snapshots_ = 0;
+  int64_t n_moved_down_ = 0, n_moved_up_ = 0;
   std::vector<StateCopy> copies_;  // never more than it was made for
 };
 

@@ -56,6 +56,12 @@ void BatchBuilder::add(const Share& share) {
     if (is_path) add_path(s, draft);
     arrays_.add(draft < 0 ? s.tokens[static_cast<size_t>(i)] : s.drafts.tokens[static_cast<size_t>(draft)],
                 is_path ? s.n_tokens() - 1 + s.drafts.depth(draft) : i, slot_of(s, i));
+    if (limits_.keeps_states) arrays_.add_state_out(raw(state_after(s.next_states, i + 1)));
+  }
+  if (limits_.keeps_states) {
+    const StateId state = state_after(s.states, s.n_computed);
+    CHECK(s.n_computed == 0 || state != StateId::kNone, "a sequence goes on where it has no state");
+    arrays_.add_state_in(raw(state));
   }
   arrays_.add_blocks(std::span(s.blocks).first(static_cast<size_t>((end + limits_.block_len - 1) / limits_.block_len)));
   arrays_.end_sequence();

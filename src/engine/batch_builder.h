@@ -18,8 +18,9 @@ struct BatchLimits {
   int32_t n_sequences = 0;  // S
   int32_t n_rows = 0;       // R
   int32_t context_len = 0;
-  int32_t block_len = 0;     // B
-  bool keeps_blocks = true;  // false: of an encoder, whose batches have no slots and no tables
+  int32_t block_len = 0;      // B
+  bool keeps_states = false;  // of a model with recurrent layers
+  bool keeps_blocks = true;   // false: of an encoder, whose batches have no slots and no tables
 };
 
 class BatchBuilder {

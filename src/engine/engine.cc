@@ -24,6 +24,7 @@ BatchLimits batch_limits(const ModelFacts& facts, const EngineOptions& options) 
           .n_rows = options.max_rows,
           .context_len = facts.context_len,
           .block_len = options.block_len,
+          .keeps_states = facts.state_bytes > 0,
           .keeps_blocks = !facts.encoder};
 }
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
@@ -44,6 +45,10 @@ CostTerms cost_terms(const ModelFacts& facts, const EngineOptions& options) {
 // Where blocks outlive the process; null: nowhere. `given` is one that is open already.
 Result<std::unique_ptr<DurableStore>> store_of(std::unique_ptr<DurableStore> given, const EngineOptions& options,
                                                const Worker& worker) {
+  if (worker.facts().state_bytes > 0 && (given != nullptr || !options.disk_folder.empty())) {
+    return unsupported("The disk tier keeps no recurrent states, and without them its blocks are of no use.",
+                       "disk_folder");
+  }
   if (given == nullptr && !options.disk_folder.empty()) {
     if (worker.facts().digest.empty()) {
       return invalid("Blocks that outlive the process need the digest of the model that they belong to.",
@@ -106,6 +111,11 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
     return model->facts().encoder ? 0 : static_cast<int32_t>(bytes / block_bytes);
   };
   const int32_t n_blocks = n_blocks_of(options.kv_bytes), n_host_blocks = n_blocks_of(options.host_bytes);
+  const auto n_states_of = [&](int64_t bytes) {
+    const int64_t state_bytes = model->facts().state_bytes;
+    return state_bytes == 0 ? 0 : static_cast<int32_t>(bytes / state_bytes);
+  };
+  const int32_t n_states = n_states_of(options.states_bytes), n_host_states = n_states_of(options.host_states_bytes);
   // What contrastive search compares and vectors of sequences are made of stands after all layers.
   const int32_t n_layers = model->facts().n_layers();
   ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::create(std::move(model), stream,
@@ -113,6 +123,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> mode
                                                                    .block_len = options.block_len,
                                                                    .n_blocks = n_blocks,
                                                                    .n_host_blocks = n_host_blocks,
+                                                                   .n_states = n_states,
+                                                                   .n_host_states = n_host_states,
                                                                    .step_tokens = options.step_tokens,
                                                                    .max_rows = options.max_rows,
                                                                    .hidden_layers = {n_layers}}));
@@ -133,6 +145,9 @@ Engine::Engine(Parts parts)
       has_text_(parts.tokenizer != nullptr),
       cache_({.n_blocks = parts.n_blocks,
               .n_host_blocks = parts.n_host_blocks,
+              .n_states = worker_->states().slots().n_slots,
+              .n_host_states = worker_->states().n_host_slots(),
+              .state_step = options_.state_step,
               .block_len = options_.block_len,
               .prefix_cache = options_.prefix_cache,
               .hash = parts.hash}),

@@ -92,6 +92,7 @@ class Engine {
   int64_t n_accepted_drafts() const { return settler_.counts().accepted_tokens; }
   const BlockCache& cache() const { return cache_; }
   const KvStore& kv() const { return worker_->kv(); }
+  const StateSlots& state_slots() const { return worker_->states().slots(); }
   int32_t n_last_copies() const { return notes_.n_copies(); }  // blocks copied by the last step
   // Takes its blocks from a running sequence, as if there were no room. False if it does not run.
   bool preempt(RequestId id, int32_t choice = 0);

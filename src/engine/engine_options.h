@@ -34,6 +34,11 @@ struct EngineOptions {
   std::vector<TokenId> end_of_generation;  // ids that end an answer; empty: the tokenizer's
   // What the cost of steps begins with. Empty: with an estimate (Engine::measure_steps() does better).
   std::vector<MeasuredStep> measured_steps;
+  // Of a model with recurrent layers: memory for the states of sequences and for snapshots of them; 0: four for each of
+  // max_sequences. And for snapshots that have left it; 0: they are forgotten.
+  int64_t states_bytes = 0;
+  int64_t host_states_bytes = 0;
+  int32_t state_step = 2048;  // tokens between the snapshots of a sequence
 };
 
 inline constexpr size_t kDraftPlaces = 16;  // that are counted each for itself, the last with all after it

@@ -40,6 +40,29 @@ Result<EngineOptions> size_encoder(const ModelFacts& model, EngineOptions option
   return options;
 }
 
+// Alone, a sequence reads one state that others may find again and writes another.
+constexpr int64_t kLeastStates = 2;
+
+Status size_states(const ModelFacts& model, EngineOptions& options) {
+  if (model.state_bytes == 0) {
+    options.states_bytes = options.host_states_bytes = 0;
+    return {};
+  }
+  constexpr int64_t kStatesOfASequence = 4;
+  if (options.states_bytes == 0) options.states_bytes = kStatesOfASequence * options.max_sequences * model.state_bytes;
+  if (options.states_bytes / model.state_bytes < kLeastStates || options.states_bytes / model.state_bytes > INT32_MAX) {
+    return invalid("Memory of " + std::to_string(options.states_bytes / kMiB) +
+                       " MiB for recurrent states was asked for; one takes " + std::to_string(model.state_bytes) +
+                       " bytes, and " + std::to_string(kLeastStates) + " at least are needed.",
+                   "states_bytes");
+  }
+  if (options.host_states_bytes < 0 || options.host_states_bytes / model.state_bytes > INT32_MAX ||
+      options.state_step < 1)
+    return invalid("The host tier of recurrent states, or the tokens between two, are out of reach.",
+                   "host_states_bytes");
+  return {};
+}
+
 }  // namespace
 
 int32_t rows_of(const EngineOptions& options) {
@@ -76,6 +99,7 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
                    "max_rows");
   }
   if (model.encoder) return size_encoder(model, std::move(options));
+  TRY(size_states(model, options));
   const int64_t block_bytes = KvStore::block_bytes(model, options.kv_dtype, options.block_len);
   const int64_t n_context_blocks = (model.context_len + options.block_len - 1) / options.block_len;
   if (options.kv_bytes == 0) {

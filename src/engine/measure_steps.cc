@@ -36,17 +36,22 @@ class Steps {
     const int32_t len = size.n_before + size.n_tokens, n_each = (len + limits_.block_len - 1) / limits_.block_len;
     const int32_t n_tokens = size.n_sequences * size.n_tokens;
     if (size.n_sequences > limits_.n_sequences || size.n_sequences > limits_.n_rows || n_tokens > limits_.n_tokens ||
-        len > limits_.context_len || size.n_sequences * n_each > n_blocks_)
+        len > limits_.context_len || size.n_sequences * n_each > n_blocks_ ||
+        (limits_.keeps_states && size.n_sequences > worker_.states().slots().n_slots))
       return {};
     StepPlan plan;
     std::vector<Sequence> sequences(static_cast<size_t>(size.n_sequences));
-    int32_t next_block = 0;
+    int32_t next_block = 0, next_state = 0;
     for (Sequence& s : sequences) {
       s.request = request_;
       s.tokens.assign(static_cast<size_t>(len), TokenId{0});
       s.prompt_len = len;
       s.n_computed = size.n_before;
       for (int32_t i = 0; i < n_each; ++i) s.blocks.push_back(BlockId{next_block++});
+      if (limits_.keeps_states) {
+        s.states = {{size.n_before, StateId{next_state}}};
+        s.next_states = {{len, StateId{next_state++}}};
+      }
       plan.add({.sequence = &s, .n_tokens = size.n_tokens, .n_rows = 1});
     }
     list_rows(plan);

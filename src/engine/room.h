@@ -1,4 +1,5 @@
-// Room: blocks for sequences, taken from others where the pool has none left. The order in which others give way:
+// Room: blocks for sequences, and states of a model that has them, taken from others where the pool has none left. The
+// order in which others give way:
 //   1. sequences that fetch blocks from a disk lose those that have come, youngest first, and compute them instead;
 //   2. parked beams lose theirs, last first, and after them waiting sequences;
 //   3. the policy's victim among the running ones is preempted: its blocks go, its tokens stay (recompute), and a share
@@ -44,6 +45,7 @@ class Room {
   int64_t n_preemptions() const { return n_preemptions_; }
 
  private:
+  bool reserve_states(Sequence& sequence, int32_t n_tokens);
   bool reclaim_for(const Sequence& sequence, StepPlan& plan);
   bool strip(Sequence* holder);
   // Of the parked that hold blocks the last one that gives way to `asker`; null: there is none.

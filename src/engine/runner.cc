@@ -57,6 +57,7 @@ StepTicket Runner::launch(const StepPlan& plan, const StepWants& wants) {
   };
   const auto is_read = [](const Share& s) { return s.sequence->may_be_read(); };
   ticket.step = worker_.launch({.copies = plan.copies,
+                                .state_copies = plan.state_copies,
                                 .batch = plan.n_tokens > 0 ? &batch : nullptr,
                                 .wants_hidden = std::ranges::any_of(plan.shares, wants_hidden),
                                 .wants_rows_hidden = wants.rows_hidden,

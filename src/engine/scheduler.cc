@@ -112,6 +112,7 @@ const StepPlan& Scheduler::plan(double spent) {
   }
   grant_drafts(plan_, budget_, cost_, room_, spent);
   list_rows(plan_);
+  plan_.state_copies = cache_.state_copies();
   new_blocks_.write(plan_);
   if (cost_.is_known()) plan_.seconds = cost_.seconds(plan_.load);
   return plan_;
@@ -263,7 +264,7 @@ bool Scheduler::admit(Sequence& s) {
   }
   try {
     if (!room_.admit(s, plan_)) {
-      refusal_ = {s.id, cache_.pool().n_available(), running_.size()};
+      refusal_ = {s.id, n_available(), running_.size()};
       return false;
     }
   } catch (const std::bad_alloc&) {
@@ -349,8 +350,11 @@ void Scheduler::rest(Sequence& s) {
 
 bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
   return refusal_.sequence == s.id && !running_.empty() && running_.size() >= refusal_.n_running &&
-         cache_.pool().n_available() <= refusal_.n_available;
+         n_available() <= refusal_.n_available;
 }
+
+// Blocks and states: with more of either, who did not fit may fit.
+int32_t Scheduler::n_available() const { return cache_.pool().n_available() + cache_.states().n_available(); }
 
 void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kWaiting) queue_.remove(s);

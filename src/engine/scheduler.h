@@ -104,6 +104,7 @@ class Scheduler {
   bool fetches(Sequence& sequence);
   bool is_full() const { return plan_.n_tokens >= budget_.n_tokens || plan_.n_rows >= budget_.n_rows; }
   bool is_known_not_to_fit(const Sequence& sequence) const;
+  int32_t n_available() const;
 
   BlockCache& cache_;
   int32_t max_sequences_;

@@ -49,6 +49,7 @@ struct World {
   int32_t step_tokens = 24;
   int n_threads = 1;
   uint64_t preempts = 0;  // a seed; 0: no preemption by the test
+  int32_t n_states = 0;   // of a model with recurrent layers; 0: it has none
 };
 
 FoundTexts run_on_fake(const std::vector<Request>& requests, const World& world) {
@@ -57,8 +58,10 @@ FoundTexts run_on_fake(const std::vector<Request>& requests, const World& world)
   ManualClock clock;
   EngineOptions options{
       .block_len = 8, .kv_dtype = DType::kF32, .step_tokens = world.step_tokens, .max_sequences = world.max_sequences};
-  auto fake = std::make_unique<FakeModel>(kContext);
+  auto fake = std::make_unique<FakeModel>(kContext, 0, 0, world.n_states > 0);
   const FakeModel& model = *fake;
+  options.states_bytes = world.n_states * fake->facts().state_bytes;
+  options.state_step = 5;
   options.kv_bytes = world.n_blocks * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
   std::unique_ptr<Engine> engine = Engine::create(std::move(fake), nullptr, stream, options, clock).value();
   std::vector<Output> out;
@@ -78,6 +81,7 @@ FoundTexts run_on_fake(const std::vector<Request>& requests, const World& world)
   EXPECT_TRUE(model.faults().empty()) << model.faults().front();
   engine->self_check();
   EXPECT_EQ(engine->cache().pool().n_in_use(), 0) << "blocks outlive their searches";
+  EXPECT_EQ(engine->cache().states().pool(Tier::kDevice).n_in_use(), 0) << "states outlive their searches";
   EXPECT_EQ(engine->stats().n_running + engine->stats().n_waiting, 0);
   return answers;
 }
@@ -177,7 +181,10 @@ TEST(Search, SequencesAreTheSameAloneInCompanyAndHoweverOftenTheirBlocksAreTaken
   for (const World& world :
        {World{.n_blocks = 200}, World{.n_blocks = 8, .max_sequences = 3}, World{.n_blocks = 9, .max_sequences = 1},
         World{.n_blocks = 14, .step_tokens = 8}, World{.n_threads = 3}, World{.n_blocks = 30, .preempts = 5},
-        World{.n_blocks = 11, .n_threads = 2, .preempts = 9}}) {
+        World{.n_blocks = 11, .n_threads = 2, .preempts = 9}, World{.n_states = 64},
+        World{.n_blocks = 9, .max_sequences = 1, .n_states = 2},
+        World{.n_blocks = 8, .max_sequences = 3, .n_states = 7},
+        World{.n_blocks = 30, .preempts = 5, .n_states = 12}}) {
     EXPECT_EQ(run_on_fake(mixed_requests(), world), alone)
         << world.n_blocks << " blocks, " << world.max_sequences << " places, preemptions of seed " << world.preempts;
   }

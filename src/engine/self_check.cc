@@ -10,6 +10,10 @@ namespace {
 void check_computed(const Sequence& s, const BlockCache& cache) {
   if (s.state == SequenceState::kFinished) return;
   CHECK(s.n_computed <= s.n_tokens() && cache.n_blocks_for(s.n_computed) <= static_cast<int32_t>(s.blocks.size()));
+  CHECK(s.next_states.empty() || (s.next_states.size() == 1 && s.next_states.front().n_tokens == 0),
+        "a state is reserved for a step that is over");
+  CHECK(cache.resume_point(s.blocks, s.states, s.n_computed) == s.n_computed,
+        "a sequence goes on where it has no state");
   if (s.group != nullptr) return;  // a beam waits for the rows of others
   CHECK(s.n_computed < s.n_tokens(), "keys of what is no token of its text count as computed");
   const bool is_decode = s.state == SequenceState::kRunning && s.n_answered() > 0 && s.may_be_preempted();
@@ -26,12 +30,15 @@ void check_computed(const Sequence& s, const BlockCache& cache) {
 void Engine::self_check() const {
   cache_.self_check();
   std::vector<int32_t> n_entries(static_cast<size_t>(cache_.pool().n_total()), 0);
+  std::vector<int32_t> n_state_entries(static_cast<size_t>(cache_.states().pool(Tier::kDevice).n_total()), 0);
   int64_t n_holders = 0;
   live_.each_sequence([&](const Sequence& s) {
     n_holders += s.scope != ScopeId::kNone;
     for (const BlockId block : s.blocks) {
       if (block != BlockId::kNone) ++n_entries[static_cast<size_t>(raw(block))];
     }
+    for (const HeldState& held : s.next_states) ++n_state_entries[static_cast<size_t>(raw(held.state))];
+    for (const HeldState& held : s.states) ++n_state_entries[static_cast<size_t>(raw(held.state))];
     check_computed(s, cache_);
     speculation_.self_check(s);
   });
@@ -39,6 +46,10 @@ void Engine::self_check() const {
   for (size_t i = 0; i < n_entries.size(); ++i) {
     CHECK(n_entries[i] == cache_.pool().n_references(BlockId{static_cast<int32_t>(i)}),
           "a block's references are not the tables' entries");
+  }
+  for (size_t i = 0; i < n_state_entries.size(); ++i) {
+    CHECK(n_state_entries[i] == cache_.states().n_references(StateId{static_cast<int32_t>(i)}),
+          "a state's references are not the sequences' entries");
   }
 }
 

@@ -86,6 +86,10 @@ struct alignas(64) Sequence {
   int32_t n_without_hidden = kAll;  // tokens that may be cached ones, as nobody needs their hidden states
   double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
   DurableChain durable;
+  StateTable states;  // of a model with recurrent layers: that which it goes on from, after n_computed tokens
+  // Those that its share of the step writes; after the i-th draft is after n_tokens() + i + 1. Between steps at most a
+  // spare one.
+  StateTable next_states;
   Pool pool;                   // of a request that pools
   bool was_forgotten = false;  // by who proposes
 

@@ -1,11 +1,13 @@
 #include "engine/settle.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
 #include "base/prefetch.h"
 #include "engine/disk_tier.h"
+#include "engine/snapshots.h"
 #include "sample/grammar/matcher.h"
 
 namespace ibid {
@@ -48,6 +50,7 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
     const Share& share = plan.shares[i];
     Sequence& s = *share.sequence;
     account(share, times);
+    take_states(s);
     if (result.shares[i].is_unsound) {
       failures.unsound.push_back(s.request->id);
       continue;
@@ -85,6 +88,14 @@ void Settler::admit(Sequence& s, double begun_at) {
   counts_.cached_tokens += s.n_computed;
 }
 
+// What the step wrote is the sequence's now, even where the rest of its share comes to nothing: it may have been
+// written over what was there.
+void Settler::take_states(Sequence& s) {
+  if (s.next_states.empty()) return;  // it has none, or has ended
+  cache_.release(s.states);
+  s.states.swap(s.next_states);
+}
+
 void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
@@ -95,6 +106,7 @@ void Settler::settle(const Share& share, ShareResult& result, double now) {
   score(s, result.scored);
   const bool is_whole = s.n_computed == s.n_tokens();
   if (is_whole) let_followers_go(s);
+  cache_.drop_states_before(s.states, s.n_computed);
   forget_before_window(s);
   if (!is_whole) return;
   if (s.group != nullptr) {
@@ -118,6 +130,30 @@ void Settler::advance(const Share& share) {
   // Whoever asks the same once more finds all of the prompt, also while this one answers.
   if (!is_decode && s.n_computed == s.prompt_len)
     cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  leave_snapshots(s);
+}
+
+// Of the states that it has by now; of the one that it goes on from only where there is another one to write to.
+void Settler::leave_snapshots(Sequence& s) {
+  const StatePool& states = cache_.states();
+  for (const HeldState& held : s.states) {
+    if (held.n_tokens > s.n_computed || !is_snapshot_point(s, held.n_tokens, cache_.state_step())) continue;
+    const bool goes_on_from = held.n_tokens == s.n_computed;
+    if (states.is_snapshot(held.state) || (goes_on_from && states.n_available() == 0)) continue;
+    cache_.hold_state(s.scope, s.tokens, held.n_tokens, s.n_published, s.blocks, held.state);
+    if (goes_on_from) cache_.reserve_spare_state(s.states, s.n_computed, s.next_states);
+  }
+}
+
+// The states after drafts: of those that were right each is now after as many tokens as its sequence has with it.
+void Settler::keep_states_of(Sequence& s, const std::vector<int32_t>& accepted) {
+  constexpr int32_t kRefused = std::numeric_limits<int32_t>::max();
+  for (HeldState& held : s.states) {
+    if (held.n_tokens <= s.n_tokens()) continue;
+    const auto draft = std::ranges::find(accepted, held.n_tokens - s.n_tokens() - 1);
+    held.n_tokens =
+        draft == accepted.end() ? kRefused : s.n_tokens() + 1 + static_cast<int32_t>(draft - accepted.begin());
+  }
 }
 
 void Settler::publish(Sequence& s) {
@@ -140,8 +176,8 @@ void Settler::let_followers_go(Sequence& s) {
   if (s.followers.empty()) return;
   for (Sequence* follower : std::exchange(s.followers, {})) {
     // Each computes the prompt's last token itself: it needs that row of logits anyway.
-    cache_.fork(s.blocks, s.prompt_len - 1, follower->blocks);
-    follower->n_computed = s.prompt_len - 1;
+    const int32_t n = cache_.fork(s.blocks, s.states, s.prompt_len - 1, follower->blocks, follower->states);
+    follower->n_computed = n;
     follower->n_published = std::min(s.n_published, follower->n_computed / cache_.block_len());
     follower->answer->usage().cached_tokens = s.answer->usage().cached_tokens;
     scheduler_.enqueue(*follower);
@@ -153,6 +189,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   s.sampler_state = result.state;
   s.drafts.clear();
   s.draft_account.settle(share.n_drafts, static_cast<int32_t>(result.accepted.size()));
+  keep_states_of(s, result.accepted);
   grammar::Matcher* matcher = s.request->grammar.get();
   if (matcher != nullptr) matcher->hold(s.choice, s.sampler_state.grammar);
   const bool is_closed = matcher != nullptr && matcher->is_closed(s.sampler_state.grammar);
@@ -167,6 +204,8 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   }
   if (result.failure) return fail(s, *result.failure, now);
   publish(s);
+  leave_snapshots(s);
+  cache_.keep_state(s.states, s.n_computed);
   // What was reserved for drafts that were wrong.
   if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
 }
@@ -188,7 +227,8 @@ void Settler::count_accepted(Sequence& s, size_t place) {
 
 void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason following) {
   s.tokens.push_back(drawn.chosen.token);
-  s.n_computed = s.n_tokens() - 1;  // what was drawn before it is a draft whose keys and values are in place
+  // What was drawn before it is a draft whose keys, values and state are in place.
+  s.n_computed = cache_.resume_point(s.blocks, s.states, s.n_tokens() - 1);
   ++counts_.generated_tokens;
   Timing& timing = s.answer->timing();
   if (s.n_answered() == 1) timing.first_token = now;
@@ -220,6 +260,8 @@ void Settler::close(Sequence& s, FinishReason reason, double now) {
   s.ledger().pass(now, s.waits_as());
   publish(s);
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  if (const StateId state = state_after(s.states, s.n_computed); state != StateId::kNone)
+    cache_.hold_state(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks, state);
   if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);
   cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));

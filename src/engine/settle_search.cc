@@ -93,9 +93,8 @@ void Settler::fork(const Sequence& parent, Sequence& s) {
   s.durable = {};
   s.was_sought = false;
   // A parent that has lost its blocks meanwhile has none to share: the child computes them again, or finds them cached.
-  cache_.fork(parent.blocks, parent.n_computed, s.blocks);
-  s.n_computed = parent.n_computed;
-  s.n_published = parent.n_published;
+  s.n_computed = cache_.fork(parent.blocks, parent.states, parent.n_computed, s.blocks, s.states);
+  s.n_published = std::min(parent.n_published, s.n_computed / cache_.block_len());
   s.durable = parent.durable;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cache/block_cache.h"
@@ -39,7 +40,8 @@ struct Row {
 };
 
 struct StepPlan {
-  std::vector<BlockCopy> copies;  // done in this order, before anything is computed
+  std::vector<BlockCopy> copies;            // done in this order, before anything is computed
+  std::span<const StateCopy> state_copies;  // these too; valid until the step is settled
   std::vector<Share> shares;
   std::vector<Row> rows;           // of all shares, in their order
   std::vector<RequestId> starved;  // an allocation failed for them: they have no share and are to end
@@ -52,9 +54,10 @@ struct StepPlan {
   // Takes back the share of this sequence, if it has one: it has lost the blocks that the share counts on. What was to
   // be copied is copied all the same, before anybody writes.
   void withdraw(const Sequence& sequence);
-  bool empty() const { return copies.empty() && shares.empty(); }
+  bool empty() const { return copies.empty() && state_copies.empty() && shares.empty(); }
   void clear() {
     copies.clear();
+    state_copies = {};
     shares.clear();
     rows.clear();
     starved.clear();

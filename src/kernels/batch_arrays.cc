@@ -9,6 +9,8 @@ BatchArrays::BatchArrays(int32_t block_len, const BatchSizes& sizes) : block_len
   for (std::vector<int32_t>* each : {&query_start_, &block_start_, &kv_len_}) each->reserve(sizes.n_sequences + 1);
   tokens_.reserve(sizes.n_tokens);
   types_.reserve(sizes.n_tokens);
+  state_in_.reserve(sizes.n_sequences);
+  state_out_.reserve(sizes.n_tokens);
   path_start_.reserve(sizes.n_tokens + 1);
   path_slots_.reserve(sizes.n_path_slots);
   logit_rows_.reserve(sizes.n_rows);
@@ -17,7 +19,9 @@ BatchArrays::BatchArrays(int32_t block_len, const BatchSizes& sizes) : block_len
 }
 
 void BatchArrays::clear() {
-  for (std::vector<int32_t>* each : {&positions_, &places_, &slots_, &logit_rows_, &path_slots_}) each->clear();
+  for (std::vector<int32_t>* each :
+       {&positions_, &places_, &slots_, &logit_rows_, &path_slots_, &state_in_, &state_out_})
+    each->clear();
   for (std::vector<int32_t>* each : {&query_start_, &block_start_, &path_start_, &kv_len_}) each->assign(1, 0);
   tokens_.clear();
   types_.clear();
@@ -46,7 +50,9 @@ void BatchArrays::end_sequence() {
 
 ForwardBatch BatchArrays::batch() const {
   CHECK(query_start_.back() == n_tokens() && (places_.empty() || places_.size() == tokens_.size()) &&
-        (types_.empty() || types_.size() == tokens_.size()));
+        (types_.empty() || types_.size() == tokens_.size()) &&
+        (state_out_.empty() || state_out_.size() == tokens_.size()) &&
+        state_in_.size() == (state_out_.empty() ? 0 : query_start_.size() - 1));
   const bool has_paths = !path_slots_.empty();
   return {.n_tokens = n_tokens(),
           .n_sequences = n_sequences(),
@@ -63,7 +69,9 @@ ForwardBatch BatchArrays::batch() const {
           .token_types = types_.empty() ? nullptr : types_.data(),
           .logit_rows = logit_rows_.data(),
           .path_start = has_paths ? path_start_.data() : nullptr,
-          .path_slots = has_paths ? path_slots_.data() : nullptr};
+          .path_slots = has_paths ? path_slots_.data() : nullptr,
+          .state_in = state_out_.empty() ? nullptr : state_in_.data(),
+          .state_out = state_out_.empty() ? nullptr : state_out_.data()};
 }
 
 }  // namespace ibid

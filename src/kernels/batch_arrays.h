@@ -62,6 +62,11 @@ class BatchArrays {
   // on.
   void add_run(std::span<const TokenId> tokens, int32_t position, std::span<const BlockId> blocks);
 
+  // Of a model with recurrent layers, for each token after it was added: where the state after it goes, -1: nowhere;
+  // and for each sequence before it is ended: where the state lies that it goes on from.
+  void add_state_out(int32_t slot) { state_out_.push_back(slot); }
+  void add_state_in(int32_t slot) { state_in_.push_back(slot); }
+
   // Wants the logits of a token of the batch; ascending. The number of its row.
   int32_t want(int32_t token) {
     logit_rows_.push_back(token);
@@ -93,6 +98,7 @@ class BatchArrays {
   std::vector<int32_t> kv_len_;  // the last one is of the sequence that is being filled, 0 as long as it has no token
   std::vector<BlockId> block_table_;
   std::vector<uint8_t> types_;
+  std::vector<int32_t> state_in_, state_out_;
 };
 
 }  // namespace ibid

@@ -11,6 +11,12 @@
 // token that is not on the way to it. Which slot a key lies in does not show in any bit: it enters the sums at its
 // position's place, so a row is the same as if its path were a plain sequence.
 //
+// States. Of a model with recurrent layers, a sequence's first token of the step goes on from the state in its
+// state_in, and the state after a token that has a state_out goes there. A plain token goes on from the one before it,
+// a token with a path from the token that stands before it there (before()), which has a state_out where that is a
+// draft. A sequence's state_in may be one of its own state_outs, and is read first; several sequences may have one
+// state_in. All state_outs of a step are distinct, and none is another sequence's state_in.
+//
 // A view. A step with places reads a part of its texts only: the table holds some of a text's blocks, in their order,
 // and a token reads what stands at the places [0, its own] of that table as others read positions; kv_len is the view's
 // too. Positions stay what rotates queries and keys, and those in the cache have been rotated by theirs. That is how a
@@ -50,12 +56,25 @@ struct ForwardBatch {
   const int32_t* path_start = nullptr;  // [T + 1]
   const int32_t* path_slots = nullptr;  // [path_start[T]]
 
+  // Null of a model without recurrent layers. Slots of StateSlots; -1: nothing comes before, or it is not kept.
+  const int32_t* state_in = nullptr;   // [S]
+  const int32_t* state_out = nullptr;  // [T]
+
   std::span<const BlockId> blocks(int32_t s) const {
     return {block_table + block_start[s], block_table + block_start[s + 1]};
   }
   std::span<const int32_t> path(int32_t t) const {
     if (path_start == nullptr) return {};
     return {path_slots + path_start[t], path_slots + path_start[t + 1]};
+  }
+  // The token of sequence s that token t goes on from; -1: it is the step's first of the sequence.
+  int32_t before(int32_t s, int32_t t) const {
+    const std::span<const int32_t> own = path(t);
+    if (own.empty()) return t == query_start[s] ? -1 : t - 1;
+    for (int32_t i = t; i-- > query_start[s];) {
+      if (own.size() == 1 ? path(i).empty() : slots[i] == own[own.size() - 2]) return i;
+    }
+    return -1;
   }
   // [T] What tokens read by: each one reads places up to its own.
   const int32_t* read_by() const { return places != nullptr ? places : positions; }

@@ -37,6 +37,12 @@ Status DraftModel::check(const DraftModelOptions& options, int32_t context_len) 
 Result<std::unique_ptr<DraftModel>> DraftModel::create(std::unique_ptr<ForwardPass> model, Stream& stream,
                                                        const DraftModelOptions& options, const Clock& clock) {
   const ModelFacts& facts = model->facts();
+  if (facts.state_bytes > 0) {
+    return unsupported(
+        "A draft model with recurrent layers goes on only where its state was kept, and drafts fall back "
+        "to any token; a model without them would do.",
+        "spec");
+  }
   const int64_t block_bytes = KvStore::block_bytes(facts, options.kv_dtype, options.block_len);
   const int64_t n_blocks = options.kv_bytes / block_bytes;
   if (n_blocks < 1 || n_blocks > std::numeric_limits<int32_t>::max() / options.block_len) {

@@ -11,7 +11,8 @@ TargetSeat::Loan TargetSeat::lend(BlockTable& blocks, int32_t n_written, int32_t
   const auto n_own = static_cast<int64_t>(blocks.size());
   Loan loan = {.blocks = &blocks, .n_own = blocks.size(), .n_written = n_written, .end = n_written};
   const bool begins_block = n_written >= n_own * len;
-  if (!cache_.keeps_blocks() || (!begins_block && cache_.n_blocks_missing(blocks, n_written, n_written + 1) > 0))
+  if (!cache_.keeps_blocks() || cache_.states().keeps_states() ||
+      (!begins_block && cache_.n_blocks_missing(blocks, n_written, n_written + 1) > 0))
     return loan;
   const int64_t n_free = cache_.pool().n_free();
   const int64_t end = std::min(int64_t{n_written} + n_wanted, (n_own + n_free) * len);

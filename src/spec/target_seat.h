@@ -30,7 +30,8 @@ class TargetSeat {
     int32_t end = 0;        // positions [n_written, end) may be written; none where they are equal
   };
   // Lends at most n_wanted positions after the n_written computed positions of a sequence on these blocks. Lends none
-  // if the block to be written is shared. Throws std::bad_alloc with nothing lent.
+  // if the block to be written is shared, or if the target has recurrent layers. Throws std::bad_alloc with nothing
+  // lent.
   Loan lend(BlockTable& blocks, int32_t n_written, int32_t n_wanted);
   void take_back(const Loan& loan);
 

@@ -11,6 +11,7 @@
 #include "kernels/forward_batch.h"
 #include "kernels/kv_layout.h"
 #include "kernels/paged_kv.h"
+#include "kernels/state_slots.h"
 #include "model/pass.h"
 #include "tensor/tensor.h"
 
@@ -25,6 +26,8 @@ struct EncoderFacts {
 struct ModelFacts {
   std::vector<KvGeometry> layers;  // [L] what each keeps in the cache; of an encoder none
   std::optional<EncoderFacts> encoder;
+  // Of the state that its recurrent layers keep of a sequence, all of them together; 0: it has none.
+  int64_t state_bytes = 0;
   int32_t vocab_size = 0;  // V
   int32_t width = 0;       // C
   int32_t window = 0;      // no layer reads further back than so many positions; 0: some layer reads all
@@ -42,8 +45,10 @@ class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
   virtual const ModelFacts& facts() const = 0;
-  // Computes the batch: writes its keys and values to kv[L], the wanted rows to logits[R, V] (R may be 0), and the
-  // hidden states that are asked for.
+  // Of a model with recurrent layers, once, before any run(): where the states lie that batches speak of.
+  virtual void use_states(const StateSlots&) {}
+  // Computes the batch: writes its keys and values to kv[L], its states to the slots that it names, the wanted rows to
+  // logits[R, V] (R may be 0), and the hidden states that are asked for.
   virtual void run(const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
                    const HiddenStates& hidden) = 0;
 };

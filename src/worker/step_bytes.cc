@@ -13,18 +13,30 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(BlockCopy) % 4 == 0 && std::is_trivially_copyable_v<BlockCopy>);
+static_assert(sizeof(StateCopy) % 4 == 0 && std::is_trivially_copyable_v<StateCopy>);
 
 constexpr uint32_t kMagic = 0x31737069;  // "ips1"
-enum Flag : uint32_t { kBatch = 1, kHidden = 2, kRowsHidden = 4, kTaps = 8, kPlaces = 16, kPaths = 32, kTypes = 64 };
-constexpr uint32_t kAllFlags = 127;
+enum Flag : uint32_t {
+  kBatch = 1,
+  kHidden = 2,
+  kRowsHidden = 4,
+  kTaps = 8,
+  kPlaces = 16,
+  kPaths = 32,
+  kTypes = 64,
+  kStates = 128
+};
+constexpr uint32_t kAllFlags = 255;
 
 struct StepHead {
   uint32_t magic = kMagic, flags = 0;
   int32_t n_copies = 0, n_tokens = 0, n_sequences = 0, n_rows = 0, block_len = 0, n_blocks = 0, n_path_slots = 0;
+  int32_t n_state_copies = 0;
 };
 
 StepHead head_of(const StepWork& work) {
-  StepHead h = {.n_copies = static_cast<int32_t>(work.copies.size())};
+  StepHead h = {.n_copies = static_cast<int32_t>(work.copies.size()),
+                .n_state_copies = static_cast<int32_t>(work.state_copies.size())};
   if (work.wants_hidden) h.flags |= kHidden;
   if (work.wants_rows_hidden) h.flags |= kRowsHidden;
   if (work.wants_taps) h.flags |= kTaps;
@@ -35,6 +47,7 @@ StepHead head_of(const StepWork& work) {
   h.n_blocks = b.n_sequences == 0 || b.block_start == nullptr ? 0 : b.block_start[b.n_sequences];
   if (b.places != nullptr) h.flags |= kPlaces;
   if (b.token_types != nullptr) h.flags |= kTypes;
+  if (b.state_out != nullptr) h.flags |= kStates;
   if (b.path_start != nullptr) h.flags |= kPaths, h.n_path_slots = b.path_start[b.n_tokens];
   return h;
 }
@@ -53,6 +66,7 @@ void each_array(const StepHead& h, Batch& b, Visit visit) {
   visit(b.block_table, static_cast<size_t>(h.n_blocks));
   visit(b.logit_rows, static_cast<size_t>(h.n_rows));
   if (h.flags & kPaths) visit(b.path_start, T + 1), visit(b.path_slots, static_cast<size_t>(h.n_path_slots));
+  if (h.flags & kStates) visit(b.state_in, S), visit(b.state_out, T);
   if (h.flags & kTypes) visit(b.token_types, T);
 }
 
@@ -79,6 +93,18 @@ const char* wrong_copies(std::span<const BlockCopy> copies, const StepLimits& li
   return nullptr;
 }
 
+const char* wrong_state_copies(std::span<const StateCopy> copies, const StepLimits& limits) {
+  const auto is_state = [&](StateId state, Tier tier) {
+    const int32_t n = tier == Tier::kDevice ? limits.n_states : tier == Tier::kHost ? limits.n_host_states : 0;
+    return raw(state) >= 0 && raw(state) < n;
+  };
+  for (const StateCopy& c : copies) {
+    if (!is_state(c.from, c.from_tier) || !is_state(c.to, c.to_tier)) return "a copy of a state that is not there";
+    if (c.from_tier == c.to_tier) return "a copy of a state within a tier";
+  }
+  return nullptr;
+}
+
 const char* wrong_batch(const StepHead& h, const ForwardBatch& b, const StepLimits& limits) {
   const int64_t n_slots = int64_t{limits.n_blocks} * h.block_len;
   const auto* tokens = reinterpret_cast<const int32_t*>(b.tokens);
@@ -93,6 +119,9 @@ const char* wrong_batch(const StepHead& h, const ForwardBatch& b, const StepLimi
   if (!all_within(table, h.n_blocks, -1, limits.n_blocks)) return "a block outside the pool";
   if (!all_within(b.logit_rows, h.n_rows, 0, h.n_tokens)) return "a row of a token that is not there";
   if (!std::is_sorted(b.logit_rows, b.logit_rows + h.n_rows, std::less_equal<>())) return "rows that do not ascend";
+  if (b.state_out != nullptr && (!all_within(b.state_in, h.n_sequences, -1, limits.n_states) ||
+                                 !all_within(b.state_out, h.n_tokens, -1, limits.n_states)))
+    return "a state outside the pool";
   if (b.path_start != nullptr) {
     if (!ascends(b.path_start, h.n_tokens, h.n_path_slots)) return "paths that do not ascend";
     if (!all_within(b.path_slots, h.n_path_slots, 0, n_slots)) return "a path outside the pool";
@@ -122,7 +151,7 @@ const char* wrong_batch(const StepHead& h, const ForwardBatch& b, const StepLimi
 
 size_t step_bytes(const StepWork& work) {
   const StepHead h = head_of(work);
-  size_t n = sizeof(StepHead) + work.copies.size_bytes();
+  size_t n = sizeof(StepHead) + work.copies.size_bytes() + work.state_copies.size_bytes();
   if (work.batch != nullptr) {
     each_array(h, *work.batch, [&](const auto* array, size_t count) { n += count * sizeof(*array); });
   }
@@ -136,6 +165,7 @@ void write_step(const StepWork& work, std::span<std::byte> out) {
   const auto put = [&](const void* from, size_t n) { at = std::copy_n(static_cast<const std::byte*>(from), n, at); };
   put(&h, sizeof(h));
   put(work.copies.data(), work.copies.size_bytes());
+  put(work.state_copies.data(), work.state_copies.size_bytes());
   if (work.batch != nullptr) {
     each_array(h, *work.batch, [&](const auto* array, size_t count) { put(array, count * sizeof(*array)); });
   }
@@ -150,6 +180,7 @@ Result<ReadStep> ReadStep::read(std::span<const std::byte> bytes, const StepLimi
   const auto is_bounded = [](int64_t n, int64_t most) { return n >= 0 && n <= most; };
   const bool has_batch = (h.flags & kBatch) != 0;
   if (!is_bounded(h.n_copies, int64_t{2} * (limits.n_blocks + limits.n_host_blocks)) ||
+      !is_bounded(h.n_state_copies, int64_t{2} * (limits.n_states + limits.n_host_states)) ||
       !is_bounded(h.n_tokens, limits.n_tokens) || !is_bounded(h.n_sequences, h.n_tokens) ||
       !is_bounded(h.n_rows, limits.n_rows) || !is_bounded(h.n_path_slots, int64_t{limits.context_len} * h.n_tokens) ||
       !is_bounded(h.n_blocks, int64_t{limits.context_len} * h.n_sequences)) {
@@ -167,14 +198,18 @@ Result<ReadStep> ReadStep::read(std::span<const std::byte> bytes, const StepLimi
   };
   const BlockCopy* copies = nullptr;
   take(copies, static_cast<size_t>(h.n_copies));
+  const StateCopy* state_copies = nullptr;
+  take(state_copies, static_cast<size_t>(h.n_state_copies));
   if (has_batch) each_array(h, step.batch_, take);
   if (!is_whole || rest.size() >= 4) return bad("they are not as long as they say");
   step.has_batch_ = has_batch;
   step.work_ = {.copies = {copies, static_cast<size_t>(h.n_copies)},
+                .state_copies = {state_copies, static_cast<size_t>(h.n_state_copies)},
                 .wants_hidden = (h.flags & kHidden) != 0,
                 .wants_rows_hidden = (h.flags & kRowsHidden) != 0,
                 .wants_taps = (h.flags & kTaps) != 0};
   if (const char* wrong = wrong_copies(step.work_.copies, limits)) return bad(wrong);
+  if (const char* wrong = wrong_state_copies(step.work_.state_copies, limits)) return bad(wrong);
   if (!has_batch) return step;
   step.batch_.n_tokens = h.n_tokens, step.batch_.n_sequences = h.n_sequences, step.batch_.n_rows = h.n_rows;
   step.batch_.block_len = h.block_len;

@@ -1,9 +1,10 @@
 // A step's work as bytes: what a worker in another process, or on another machine, is sent. One run of bytes, its
 // arrays one after another, little-endian, each at a multiple of 4:
 //
-//   StepHead, BlockCopy[n_copies], then of the batch, if it has one: tokens[T], positions[T], places[T] (of views),
-//   slots[T], query_start[S + 1], kv_len[S], block_start[S + 1], block_table[n_blocks], logit_rows[R],
-//   path_start[T + 1] and path_slots[n_path_slots] (where tokens have paths), token_types[T] (of pairs)
+//   StepHead, BlockCopy[n_copies], StateCopy[n_state_copies], then of the batch, if it has one: tokens[T],
+//   positions[T], places[T] (of views), slots[T], query_start[S + 1], kv_len[S], block_start[S + 1],
+//   block_table[n_blocks], logit_rows[R], path_start[T + 1] and path_slots[n_path_slots] (where tokens have paths),
+//   state_in[S] and state_out[T] (of a model with recurrent layers), token_types[T] (of pairs)
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,7 @@ void write_step(const StepWork& work, std::span<std::byte> out);
 struct StepLimits {
   int32_t n_tokens = 0, n_rows = 0;                     // of the largest step
   int32_t n_blocks = 0, n_host_blocks = 0;              // of the pools
+  int32_t n_states = 0, n_host_states = 0;              // of recurrent states
   int32_t vocab_size = 0, context_len = 0, window = 0;  // of the model
 };
 

@@ -11,13 +11,17 @@ Result<std::unique_ptr<Worker>> Worker::create(std::unique_ptr<ForwardPass> mode
                                                const WorkerOptions& options) {
   const std::vector<KvLayout> layouts = kv_layouts(model->facts().layers, options.kv_dtype, options.block_len);
   ASSIGN_OR_RETURN(KvStore kv, KvStore::create(layouts, options.n_blocks, stream.memory(), options.n_host_blocks));
-  std::unique_ptr<Worker> worker(new Worker(std::move(model), stream, options, std::move(kv)));
+  ASSIGN_OR_RETURN(StateStore states, StateStore::create(model->facts().state_bytes, options.n_states,
+                                                         options.n_host_states, stream.memory()));
+  std::unique_ptr<Worker> worker(new Worker(std::move(model), stream, options, std::move(kv), std::move(states)));
+  if (options.n_states > 0) worker->model_->use_states(worker->states_.slots());
   TRY(worker->allocate());
   return worker;
 }
 
-Worker::Worker(std::unique_ptr<ForwardPass> model, Stream& stream, const WorkerOptions& options, KvStore kv)
-    : model_(std::move(model)), stream_(stream), options_(options), kv_(std::move(kv)) {}
+Worker::Worker(std::unique_ptr<ForwardPass> model, Stream& stream, const WorkerOptions& options, KvStore kv,
+               StateStore states)
+    : model_(std::move(model)), stream_(stream), options_(options), kv_(std::move(kv)), states_(std::move(states)) {}
 
 size_t Worker::n_logits() const {
   return static_cast<size_t>(facts().vocab_size) * static_cast<size_t>(options_.max_rows);
@@ -58,6 +62,7 @@ Inflight Worker::launch(const StepWork& work) {
   place.has_hidden = false;
   place.rows_hidden = {};
   kv_.copy(stream_, work.copies);
+  states_.copy(work.state_copies);
   if (work.batch != nullptr) {
     const ForwardBatch& batch = *work.batch;
     CHECK(batch.n_tokens <= options_.step_tokens && batch.n_rows <= options_.max_rows);

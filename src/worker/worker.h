@@ -23,6 +23,7 @@
 #include "tensor/stream.h"
 #include "worker/forward_pass.h"
 #include "worker/kv_store.h"
+#include "worker/state_store.h"
 
 namespace ibid {
 
@@ -31,7 +32,9 @@ struct WorkerOptions {
   int32_t block_len = 16;  // B
   int32_t n_blocks = 0;
   int32_t n_host_blocks = 0;  // of the tier below
-  int32_t step_tokens = 0;    // T and R of the largest step
+  int32_t n_states = 0;       // of a model with recurrent layers
+  int32_t n_host_states = 0;
+  int32_t step_tokens = 0;  // T and R of the largest step
   int32_t max_rows = 0;
   std::vector<int32_t> hidden_layers;  // layers whose hidden states a step may ask for; ascending
   int32_t n_inflight = 1;              // steps; each has its own outputs
@@ -40,8 +43,9 @@ struct WorkerOptions {
 // One step, as plain arrays: worker/step_bytes.h writes it as bytes. The arrays must stay until it is
 // waited for.
 struct StepWork {
-  std::span<const BlockCopy> copies;    // done first, in their order
-  const ForwardBatch* batch = nullptr;  // null: nothing but copies
+  std::span<const BlockCopy> copies;        // done first, in their order
+  std::span<const StateCopy> state_copies;  // these too
+  const ForwardBatch* batch = nullptr;      // null: nothing but copies
   bool wants_hidden = false;
   bool wants_rows_hidden = false;
   bool wants_taps = false;  // set_taps()
@@ -91,11 +95,13 @@ class Worker {
 
   Stream& stream() const { return stream_; }
   const KvStore& kv() const { return kv_; }  // its layouts and sizes; tests read its bytes
+  const StateStore& states() const { return states_; }
   // When a step under way last got on, on steady_clock(); from any thread.
   double last_beat() const { return stream_.host().last_beat(); }
 
  private:
-  Worker(std::unique_ptr<ForwardPass> model, Stream& stream, const WorkerOptions& options, KvStore kv);
+  Worker(std::unique_ptr<ForwardPass> model, Stream& stream, const WorkerOptions& options, KvStore kv,
+         StateStore states);
   Status allocate();
   // What one step in flight has computed.
   struct Place {
@@ -117,6 +123,7 @@ class Worker {
   Stream& stream_;
   WorkerOptions options_;
   KvStore kv_;
+  StateStore states_;
   std::vector<Place> places_;           // [n_inflight]
   const HiddenStates* taps_ = nullptr;  // may be null
   std::vector<int32_t> asked_layers_;   // of a step with taps: theirs, then hidden_layers

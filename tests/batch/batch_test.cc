@@ -215,6 +215,27 @@ TEST(Batch, ABuilderForgetsTheBatchBefore) {
   EXPECT_EQ(arrays_of(b.build(plan_of({{&t, 1, 1}}))), alone);
 }
 
+// A sequence with a draft tree after its last token, and one that begins.
+TEST(Batch, ASequenceGoesOnFromAStateAndWritesThoseThatAreWanted) {
+  BatchBuilder b(
+      {.n_tokens = 64, .n_sequences = 8, .n_rows = 16, .context_len = 64, .block_len = 4, .keeps_states = true});
+  Sequence s = sequence({50, 51, 52, 53, 54}, 5, 3, {7, 2}), t = sequence({60, 61}, 2, 0, {1});
+  s.states = {{3, StateId{9}}};
+  s.drafts.add(TokenId{70}, -1);
+  s.drafts.add(TokenId{71}, -1);
+  s.drafts.add(TokenId{72}, 1);
+  s.next_states = {{5, StateId{9}}, {4, StateId{6}}, {6, StateId{2}}, {7, StateId{3}}, {8, StateId{4}}};
+  t.next_states = {{2, StateId{5}}};
+  const StepPlan plan = plan_of({{&s, 5, 4, 3}, {&t, 2, 1}});
+  const ForwardBatch batch = b.build(plan);
+  EXPECT_EQ(std::vector<int>(batch.state_in, batch.state_in + 2), (std::vector<int>{9, -1}));
+  EXPECT_EQ(std::vector<int>(batch.state_out, batch.state_out + 7), (std::vector<int>{6, 9, 2, 3, 4, -1, 5}));
+  std::vector<int> before;
+  for (int i = 0; i < 7; ++i) before.push_back(batch.before(i < 5 ? 0 : 1, i));
+  EXPECT_EQ(before, (std::vector<int>{-1, 0, 1, 1, 3, -1, 5}));
+  EXPECT_EQ(builder(4).build(plan).state_out, nullptr);
+}
+
 TEST(Batch, AnEmptyPlanIsAnEmptyBatch) {
   BatchBuilder empty = builder(4);
   const ForwardBatch b = empty.build({});

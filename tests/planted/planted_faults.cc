@@ -44,6 +44,8 @@ std::vector<std::string> all_faults() {
   return out;
 }
 
+// Of a model that can go on only where its state was kept, which the simulation has not.
+constexpr const char* kWithState = "EngineProperty.SoItIsOfAModelThatGoesOnOnlyWhereItsStateWasKept";
 // What no request can reach today is found by a unit's own test, which this program has too.
 const std::map<std::string, std::string> kFoundByUnits = {
     {"what_rejection_verifies_depends_on_time", "EngineRejection.ReplaysToTheByteWhereDraftsArePinned"},
@@ -186,6 +188,17 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_reader_has_a_cache_too", "MixedLayers.TheCacheHasRoomForWhatEachLayerKeepsAndNoMore"},
     {"an_owner_keeps_its_old_number", "MixedLayers.AnOwnerOfACacheIsLeftOutWithItsReadersAlone"},
     {"latent_rows_lie_twice", "ModelConfig.EachKindOfMixerKeepsItsOwn"},
+    {"a_fork_without_its_state", kWithState},
+    {"a_preempted_state_of_the_token_before", kWithState},
+    {"a_prefix_without_its_state", kWithState},
+    {"a_sequence_falls_back_anywhere", kWithState},
+    {"a_shared_state_is_written", kWithState},
+    {"a_snapshot_of_the_shares_end", kWithState},
+    {"a_state_of_the_token_before", kWithState},
+    {"an_accepted_drafts_state_is_another", kWithState},
+    {"room_falls_back_anywhere", kWithState},
+    {"snapshots_outlive_their_node", kWithState},
+    {"states_stay_where_they_are", kWithState},
     {"pinned_after_look_up", "Tiers.RandomSequencesKeepTheirLettersWhereverTheyHaveBeen"},
 };
 // What the simulation finds and a unit's test too, which shows what is wrong and not only that something is.

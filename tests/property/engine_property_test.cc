@@ -31,6 +31,8 @@ struct Life {
   int32_t n_host_blocks, n_disk_blocks;  // 0: no such tier
   int32_t fault_one_in;                  // of the disk's operations; 0: never
   int32_t n_starts;                      // number of processes, one after another
+  // Of a model with a state: how many of them the device and the host have, and after how many tokens one is left.
+  int32_t n_states = 0, n_host_states = 0, state_step = 1;
 };
 
 Life random_life(std::mt19937_64& random) {
@@ -58,7 +60,9 @@ Life random_life(std::mt19937_64& random) {
 
 class RandomEngine {
  public:
-  explicit RandomEngine(uint64_t seed) : random_(seed), life_(random_life(random_)), is_recorded_(seed % 3 == 0) {
+  explicit RandomEngine(uint64_t seed, bool has_state = false)
+      : random_(seed), life_(random_life(random_)), is_recorded_(seed % 3 == 0) {
+    if (has_state) give_state();
     for (std::vector<TokenId>& text : texts_) {
       for (int i = 0; i < 100; ++i) text.push_back(TokenId{1 + up_to(testing::kFakeVocabSize - 1)});
     }
@@ -78,21 +82,35 @@ class RandomEngine {
   struct Totals {  // of all processes
     int64_t n_accepted_drafts = 0, n_preemptions = 0, cached_tokens = 0, n_blocks_down = 0, n_blocks_up = 0;
     int64_t n_fetched = 0, n_abandoned = 0, n_bad_files = 0, n_failed = 0, n_evicted = 0;
+    int64_t n_states_down = 0, n_states_up = 0;
     void operator+=(const Totals& o) {
       n_accepted_drafts += o.n_accepted_drafts, n_preemptions += o.n_preemptions, cached_tokens += o.cached_tokens;
       n_blocks_down += o.n_blocks_down, n_blocks_up += o.n_blocks_up, n_fetched += o.n_fetched;
       n_abandoned += o.n_abandoned, n_bad_files += o.n_bad_files, n_failed += o.n_failed, n_evicted += o.n_evicted;
+      n_states_down += o.n_states_down, n_states_up += o.n_states_up;
     }
   };
   const Totals& totals() const { return totals_; }
 
  private:
+  // Few of them, so that they are evicted; no disk, which keeps none.
+  void give_state() {
+    life_.n_states = 2 + up_to(4 * life_.max_sequences);
+    life_.n_host_states = up_to(2) == 0 ? 0 : up_to(12);
+    life_.state_step = 1 + up_to(60);
+    life_.n_disk_blocks = 0;
+    life_.n_starts = 1;
+  }
+  std::unique_ptr<FakeModel> fake() const {
+    return std::make_unique<FakeModel>(life_.context_len, life_.window, 0, life_.n_states > 0);
+  }
+
   // A process with a cold memory, over the disk as the last process left it.
   void start() {
     core_.reset();
     recorder_.reset();
     if (is_recorded_) recorder_ = Recorder::create({.path = records_.path("record")}, clock_).value();
-    auto model = std::make_unique<FakeModel>(life_.context_len, life_.window);
+    auto model = fake();
     model_ = model.get();
     EngineOptions options;
     options.block_len = life_.block_len;
@@ -107,6 +125,9 @@ class RandomEngine {
     options.policy = life_.policy;
     options.host_bytes = life_.n_host_blocks * block_bytes;
     options.host_copy_seconds = 1e-6 * up_to(3);
+    options.states_bytes = life_.n_states * model->facts().state_bytes;
+    options.host_states_bytes = life_.n_host_states * model->facts().state_bytes;
+    options.state_step = life_.state_step;
     std::unique_ptr<DurableStore> store;
     if (life_.n_disk_blocks > 0) {
       const BlockFormat format = {.block_len = life_.block_len, .payload_bytes = block_bytes};
@@ -140,7 +161,11 @@ class RandomEngine {
     }
     EXPECT_TRUE(running_.empty()) << running_.size() << " requests never ended";
     EXPECT_EQ(core_->cache().pool().n_in_use(), 0);
-    for (const Tier tier : kAllTiers) EXPECT_EQ(core_->cache().pool(tier).n_in_transfer(), 0);
+    for (const Tier tier : kAllTiers) {
+      EXPECT_EQ(core_->cache().pool(tier).n_in_transfer(), 0);
+      EXPECT_EQ(core_->cache().states().pool(tier).n_in_use(), 0);
+      EXPECT_EQ(core_->cache().states().pool(tier).n_in_transfer(), 0);
+    }
     EXPECT_EQ(model_->faults(), std::vector<std::string>());
     const EngineStats stats = core_->stats();
     EXPECT_EQ(stats.n_waiting + stats.n_running, 0);
@@ -159,8 +184,7 @@ class RandomEngine {
     for (const bool with_model : {false, true}) {
       auto replay = Replay::open(path).value();
       if (with_model && replay->head().disk.image_bytes > 0) continue;
-      auto engine = with_model ? Engine::create(std::make_unique<FakeModel>(life_.context_len, life_.window), nullptr,
-                                                stream_, replay->options(), replay->clock())
+      auto engine = with_model ? Engine::create(fake(), nullptr, stream_, replay->options(), replay->clock())
                                : replay->engine_without_model(stream_);
       const Result<ReplayResult> ran = replay->run(**engine, nullptr);
       EXPECT_EQ(ran ? ran->difference : ran.error().message, "") << (with_model ? "with" : "without") << " the model";
@@ -180,6 +204,8 @@ class RandomEngine {
     totals_.n_bad_files += stats.disk.n_corrupt + stats.disk.n_foreign;
     totals_.n_failed += stats.disk.n_failed_reads + stats.disk.n_failed_writes + stats.disk.n_no_space;
     totals_.n_evicted += stats.disk.n_evicted;
+    totals_.n_states_down += core_->cache().states().n_moved_down();
+    totals_.n_states_up += core_->cache().states().n_moved_up();
   }
 
   // Proposes each request's expected answer, with occasional errors.
@@ -302,6 +328,14 @@ class RandomEngine {
         std::memset(kv.blocks + b * kv.block_bytes, 0xee, static_cast<size_t>(kv.layer_bytes));
       }
     }
+    const StatePool& states = core_->cache().states();
+    const StateSlots& slots = core_->state_slots();
+    for (int32_t i = 0; i < slots.n_slots; ++i) {
+      const auto reads = [i](const StateCopy& c) { return c.from_tier == Tier::kDevice && c.from == StateId{i}; };
+      const bool is_to_be_copied = std::ranges::any_of(states.copies(), reads);  // at the start of the next step
+      if (states.n_references(StateId{i}) > 0 || states.is_snapshot(StateId{i}) || is_to_be_copied) continue;
+      std::memset(slots.slot(i), 0xee, static_cast<size_t>(slots.slot_bytes));
+    }
   }
 
   void hear(Output& o) {
@@ -403,7 +437,32 @@ void live_many(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
   EXPECT_GT(all.n_evicted, 0);
 }
 
+// The same lives over a model that can go on only where its state was kept: a wrong state is a wrong answer.
+void live_with_state(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
+  int64_t n_replays = 0;
+  RandomEngine::Totals all;
+  for (uint64_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomEngine engine(seed, true);
+    engine.live(n_steps);
+    n_replays += engine.n_replays_;
+    all += engine.totals();
+    if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << " of " << n_steps << " steps fails";
+  }
+  EXPECT_GT(n_replays, static_cast<int64_t>(n_seeds / 3));
+  EXPECT_GT(all.n_preemptions, 0);
+  EXPECT_GT(all.cached_tokens, 0);
+  EXPECT_GT(all.n_accepted_drafts, 100);
+  EXPECT_GT(all.n_blocks_up, 0);
+  EXPECT_GT(all.n_states_down, 0);
+  EXPECT_GT(all.n_states_up, 0);
+}
+
 TEST(EngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1, 60, 300); }
+TEST(EngineProperty, SoItIsOfAModelThatGoesOnOnlyWhereItsStateWasKept) { live_with_state(1, 60, 300); }
+TEST(SlowEngineProperty, SoItIsOfAModelThatGoesOnOnlyWhereItsStateWasKept) {
+  live_with_state(1000, static_cast<uint64_t>(testing::n_cases(500)), 2000);
+}
 TEST(SlowEngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) {
   live_many(1000, static_cast<uint64_t>(testing::n_cases(1000)), 2000);
 }

@@ -40,8 +40,10 @@ template <typename Ar, typename Options>
 void options_fields(Ar& ar, Options& o) {
   auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, max_drafts, host_bytes,
          host_copy_seconds, disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation,
-         measured_steps] = o;
-  static_cast<void>(max_drafts);  // a replay is told how many there were
+         measured_steps, states_bytes, host_states_bytes, state_step] = o;
+  static_cast<void>(states_bytes), static_cast<void>(host_states_bytes),
+      static_cast<void>(state_step);  // head_fields()
+  static_cast<void>(max_drafts);      // a replay is told how many there were
   ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, host_copy_seconds,
      disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
   size_t n_measured = measured_steps.size();
@@ -61,7 +63,8 @@ void options_fields(Ar& ar, Options& o) {
 template <typename Ar, typename HeadRef>
 void head_fields(Ar& ar, HeadRef& h) {
   auto& [version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
-         n_experts, n_experts_used, end_of_generation, options, n_blocks, n_host_blocks, disk] = h;
+         n_experts, n_experts_used, end_of_generation, options, n_blocks, n_host_blocks, disk, n_states,
+         n_host_states] = h;
   ar(version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
      n_experts, n_experts_used, end_of_generation);
   options_fields(ar, options);
@@ -69,6 +72,13 @@ void head_fields(Ar& ar, HeadRef& h) {
   auto& [layout, rope, image_bytes, opened_at, found] = disk;
   ar(layout, rope, image_bytes, opened_at);
   each(ar, found, [&](auto& entry) { digest(ar, entry.key), ar(entry.bytes, entry.age); });
+  // Only of a model with recurrent layers: other records end here.
+  if constexpr (Ar::kReads) {
+    if (ar.at_end()) return;
+  } else {
+    if (n_states == 0) return;
+  }
+  ar(n_states, n_host_states, options.states_bytes, options.host_states_bytes, options.state_step);
 }
 
 template <typename Ar, typename Inputs>
@@ -316,8 +326,10 @@ bool is_plausible(const Head& h) {
          within(o.max_sequences, 1, 4096) && within(o.max_waiting, 0, 1'000'000) && within(o.max_rows, 1, 65536) &&
          within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) && within(h.window, 0, 1 << 26) &&
          within(h.n_experts, 0, 65536) && within(h.n_experts_used, 0, h.n_experts) && within(h.n_blocks, 1, 1 << 22) &&
-         within(h.n_host_blocks, 0, 1 << 22) && within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 &&
-         o.max_itl < 1e6 && o.host_copy_seconds >= 0 && o.host_copy_seconds < 1e6 &&
+         within(h.n_host_blocks, 0, 1 << 22) && within(h.n_states, 0, 1 << 22) && within(h.n_host_states, 0, 1 << 22) &&
+         within(o.states_bytes, 0, int64_t{1} << 50) && within(o.host_states_bytes, 0, int64_t{1} << 50) &&
+         o.state_step > 0 && within(o.host_bytes, 0, int64_t{1} << 50) && o.max_itl >= 0 && o.max_itl < 1e6 &&
+         o.host_copy_seconds >= 0 && o.host_copy_seconds < 1e6 &&
          std::ranges::all_of(o.measured_steps,
                              [&](const MeasuredStep& m) {
                                return within(m.load.n_prompt_tokens, 0, 65536) &&

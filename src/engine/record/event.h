@@ -60,6 +60,7 @@ struct Head {
   EngineOptions options;  // as completed: kv_bytes is what it became
   int32_t n_blocks = 0, n_host_blocks = 0;
   DiskFacts disk;
+  int32_t n_states = 0, n_host_states = 0;  // of a model with recurrent layers
 };
 
 // Four digests of a step: who computes how much; on which blocks; what was drawn and what ended; what is left in the

@@ -62,7 +62,9 @@ void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads
                        .options = engine.options(),
                        .n_blocks = engine.cache().pool().n_total(),
                        .n_host_blocks = engine.cache().pool(Tier::kHost).n_total(),
-                       .disk = std::exchange(disk_.facts, {})};
+                       .disk = std::exchange(disk_.facts, {}),
+                       .n_states = engine.cache().states().pool(Tier::kDevice).n_total(),
+                       .n_host_states = engine.cache().states().pool(Tier::kHost).n_total()};
   head.options.model_digest = facts.digest;  // names of blocks are made of it
   if (head.disk.image_bytes > 0) {
     head.disk.layout = layout_of(engine.kv());

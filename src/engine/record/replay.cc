@@ -20,8 +20,10 @@ namespace {
 // A model's seat without a model.
 class NoModel final : public ForwardPass {
  public:
+  static constexpr int64_t kStateBytes = 8;  // never read
   explicit NoModel(const record::Head& head)
       : facts_{.layers = {{.n_kv_heads = 1, .key_len = 8, .value_len = 8, .window = head.window}},
+               .state_bytes = head.n_states > 0 ? kStateBytes : 0,
                .vocab_size = head.vocab_size,
                .width = 1,  // what is made of hidden states is made of something, in as many pieces
                .window = head.window,
@@ -267,6 +269,8 @@ Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
     const int64_t block_bytes = KvStore::block_bytes(pass->facts(), options.kv_dtype, options.block_len);
     options.kv_bytes = head_.n_blocks * block_bytes;
     options.host_bytes = head_.n_host_blocks * block_bytes;
+    options.states_bytes = head_.n_states * NoModel::kStateBytes;
+    options.host_states_bytes = head_.n_host_states * NoModel::kStateBytes;
     std::unique_ptr<record::ReplayStore> store;
     if (has_disk) {
       const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};

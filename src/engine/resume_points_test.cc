@@ -1,0 +1,182 @@
+// Sequences of a model with recurrent layers: where they go on, and what that costs. That they go on rightly is what
+// random lives show (tests/property/engine_property_test.cc).
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "engine/engine.h"
+#include "fake_model.h"
+#include "spec/draft_model.h"
+
+namespace ibid {
+namespace {
+
+using testing::FakeModel;
+
+constexpr int32_t kContextLen = 96;
+
+// Drafts by a script, as a chain.
+class Scripted final : public Proposer {
+ public:
+  explicit Scripted(std::function<std::vector<TokenId>(size_t n_answered)> script) : script_(std::move(script)) {}
+  void propose(const ProposalInput& input, Drafts& drafts) override {
+    for (const TokenId token : script_(input.answer.size())) drafts.add(token, drafts.size() - 1);
+  }
+
+ private:
+  std::function<std::vector<TokenId>(size_t)> script_;
+};
+
+struct Recurrent {
+  explicit Recurrent(EngineOptions options = {}) {
+    auto fake = std::make_unique<FakeModel>(kContextLen, 0, 0, true);
+    model = fake.get();
+    options.block_len = 8;
+    options.kv_dtype = DType::kF32;
+    options.kv_bytes = 64 * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
+    options.states_bytes *= fake->facts().state_bytes;
+    core = Engine::create(std::move(fake), nullptr, stream, options, clock).value();
+  }
+  Request request(int prompt_len, int max_tokens) {
+    Request r;
+    r.id = RequestId{next_id++};
+    for (int i = 0; i < prompt_len; ++i) r.prompt.push_back(TokenId{1 + i % 63});
+    r.max_tokens = max_tokens;
+    r.sampling.ignore_eos = true;
+    return r;
+  }
+  // Runs it; returns how many tokens were found, and counts steps and tokens that were computed.
+  int32_t run(const Request& r) {
+    EXPECT_TRUE(core->submit(r));
+    n_steps = n_tokens = 0;
+    int32_t n_cached = 0;
+    answers.assign(static_cast<size_t>(r.n), {});
+    for (std::vector<Output> out; core->step(out); out.clear()) {
+      ++n_steps;
+      for (const StepShare& share : core->last_step()) n_tokens += share.n_tokens;
+      for (const Output& o : out) {
+        n_cached = o.usage.cached_tokens;
+        for (const TokenRecord& t : o.tokens) answers[static_cast<size_t>(o.choice)].push_back(t.chosen.token);
+      }
+      core->self_check();
+    }
+    for (int32_t i = 0; i < r.n; ++i)
+      EXPECT_EQ(answers[static_cast<size_t>(i)], testing::expected_answer(r, i, kContextLen).tokens);
+    EXPECT_EQ(model->faults(), std::vector<std::string>());
+    return n_cached;
+  }
+
+  ThreadTeam team{1};
+  Stream stream{team};
+  ManualClock clock;
+  FakeModel* model = nullptr;
+  std::unique_ptr<Engine> core;
+  std::vector<std::vector<TokenId>> answers;
+  int32_t n_steps = 0, n_tokens = 0;
+  uint64_t next_id = 1;
+};
+
+TEST(ResumePoints, APromptThatComesAgainIsFoundToItsLastToken) {
+  Recurrent r;
+  EXPECT_EQ(r.run(r.request(37, 5)), 0);
+  EXPECT_EQ(r.run(r.request(37, 5)), 36);
+  EXPECT_EQ(r.n_tokens, 1 + 4);
+}
+
+TEST(ResumePoints, AnAnswerIsFoundByWhatGoesOnAfterIt) {
+  Recurrent r;
+  Request first = r.request(20, 6);
+  r.run(first);
+  Request next = r.request(20, 3);
+  next.prompt.insert(next.prompt.end(), r.answers[0].begin(), r.answers[0].end());
+  next.prompt.push_back(TokenId{7});
+  EXPECT_EQ(r.run(next), 25);  // the answer's last token was never computed
+}
+
+TEST(ResumePoints, ALongPromptIsFoundAtItsLastSnapshotAndNoFurther) {
+  Recurrent r({.state_step = 16});
+  r.run(r.request(60, 1));
+  Request other = r.request(60, 1);
+  other.prompt[50] = TokenId{63};  // the prompt's own snapshot lies after it
+  EXPECT_EQ(r.run(other), 48);
+}
+
+TEST(ResumePoints, FurtherChoicesForkBeforeThePromptsLastToken) {
+  Recurrent r;
+  Request choices = r.request(30, 4);
+  choices.n = 3;
+  r.run(choices);
+  EXPECT_EQ(r.n_tokens, 30 + 2 * 1 + 3 * 3);
+}
+
+TEST(ResumePoints, ThereAreAsManyChoicesWithoutAPrefixCache) {
+  Recurrent r({.prefix_cache = false});
+  Request choices = r.request(30, 4);
+  choices.n = 3;
+  r.run(choices);
+  EXPECT_EQ(r.n_tokens, 30 + 2 * 1 + 3 * 3);
+}
+
+TEST(ResumePoints, AcceptedDraftsAreNotComputedAgain) {
+  Recurrent r;
+  const Request request = r.request(20, 9);
+  const std::vector<TokenId> answer = testing::expected_answer(request, 0, kContextLen).tokens;
+  // Three right ones and a wrong one.
+  r.core->speculate(std::make_unique<Scripted>([&](size_t n) {
+                      std::vector<TokenId> drafts;
+                      for (size_t i = n; i < answer.size() && i < n + 3; ++i) drafts.push_back(answer[i]);
+                      drafts.push_back(TokenId{(raw(answer.at(std::min(n + 3, answer.size() - 1))) + 1) % 64});
+                      return drafts;
+                    }),
+                    4);
+  r.run(request);
+  EXPECT_EQ(r.n_steps, 1 + 2);  // the prompt gives one token, each step four
+}
+
+TEST(ResumePoints, DraftsAreGrantedAsFarAsThereAreStates) {
+  Recurrent r({.max_sequences = 1, .max_rows = 16, .states_bytes = 3});
+  const Request request = r.request(20, 9);
+  const std::vector<TokenId> answer = testing::expected_answer(request, 0, kContextLen).tokens;
+  r.core->speculate(std::make_unique<Scripted>([&](size_t n) {
+                      return std::vector<TokenId>(answer.begin() + static_cast<std::ptrdiff_t>(n), answer.end());
+                    }),
+                    8);
+  r.run(request);
+  EXPECT_GT(r.n_steps, 3);
+  EXPECT_LT(r.n_steps, 9);
+}
+
+TEST(ResumePoints, TwoStatesAreEnoughAndOneIsRefused) {
+  Recurrent r({.max_sequences = 3, .states_bytes = 2});
+  for (int i = 0; i < 2; ++i) {
+    Request choices = r.request(33, 6);
+    choices.n = 3;
+    r.run(choices);
+  }
+  auto fake = std::make_unique<FakeModel>(kContextLen, 0, 0, true);
+  const int64_t bytes = fake->facts().state_bytes;
+  const auto refused = Engine::create(std::move(fake), nullptr, r.stream, {.states_bytes = bytes}, r.clock);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().where, "states_bytes");
+}
+
+TEST(ResumePoints, ADiskTierIsRefused) {
+  Recurrent r;
+  auto fake = std::make_unique<FakeModel>(kContextLen, 0, 0, true);
+  const auto refused =
+      Engine::create(std::move(fake), nullptr, r.stream, {.disk_folder = "x", .disk_bytes = int64_t{1} << 30}, r.clock);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+}
+
+TEST(ResumePoints, ADraftModelThatHasThemIsRefused) {
+  Recurrent r;
+  const auto refused = DraftModel::create(std::make_unique<FakeModel>(kContextLen, 0, 0, true), r.stream,
+                                          {.block_len = 8, .kv_bytes = 1 << 20});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+}
+
+}  // namespace
+}  // namespace ibid
