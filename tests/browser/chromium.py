@@ -232,7 +232,7 @@ class Page:
         """Requests whose address matches wait for pass_on() or answer()."""
         self.answers = []
         self.send("Fetch.enable", patterns=[{"urlPattern": pattern}, {"urlPattern": "*/version?held"}])
-        # The browser says so before its network does so.
+        # The browser reports it before its network does it.
         for _ in range(100):
             self.js("void fetch('/version?held').catch(() => {})")
             self.browser.wait(0.02)

@@ -1,4 +1,4 @@
-"""The second view under load: what it shows is what /engine says."""
+"""The second view under load: it shows the numbers of /engine."""
 import json
 import pathlib
 import re
@@ -27,7 +27,7 @@ def agree(shown, want):
 
 
 class Answers:
-    """What /engine has told the page, in order."""
+    """What the page received from /engine, in order."""
 
     def __init__(self, page):
         self.page, self.bodies, self.taken = page, [], set()
@@ -91,7 +91,7 @@ def test_engine_view_shows_what_the_engine_says(w):
     assert n_agreed >= 6, n_agreed
     assert most["running"] == 16 and most["waiting"] == N_STREAMS - 16, most
     assert most["shared"] > 5 and most["in_use"] > most["shared"], most
-    # At rest it equals what anybody else is told.
+    # At rest it equals what other clients get.
     w.server.until(lambda: w.server.engine()["running"] == 0, "the streams end")
     page.look()
     engine = w.server.engine()

@@ -1,4 +1,4 @@
-"""What the page says when something is wrong, and that trying again helps. Each on a server of its own."""
+"""The page's messages for errors, and that trying again helps. Each on a server of its own."""
 from chat_checks import CHAT, ask, begin_long, ended, setting
 from servers import Streams, harness
 

@@ -21,7 +21,7 @@ def test_an_empty_field_is_the_servers(w):
     body, = page.bodies(CHAT)
     asked = {"messages", "stream", "stream_options", "return_progress"}
     assert set(body) == asked, body
-    # It ends where the server's flag says, and says so: the context has room.
+    # It ends at the limit of the server's flag, and shows so: the context has room.
     assert page.text(".figures").endswith("ended at the server's max tokens"), page.text(".figures")
     page.until("!!document.querySelector('.go-on')")
     # What its user changed is sent, and no more.

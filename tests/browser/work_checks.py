@@ -105,7 +105,7 @@ def test_many_chats(w):
     page.paste("Birds <b>")
     page.key("Enter")
     assert page.texts("#history .open") == ["Birds <b>"] and page.js("document.activeElement.className") == "open", page.texts("#history .open")
-    # What the list shows goes to a file; it comes back where it was deleted, and broken ones are told.
+    # What the list shows goes to a file; it comes back after it was deleted, and broken files are reported.
     with tempfile.TemporaryDirectory() as folder:
         page.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=folder, browserContextId=page.context)
         page.click("#export")

@@ -107,7 +107,7 @@ def events(done):
 
 
 def told(event):
-    """A line for each thing that an event of either program says."""
+    """A line for each item in an event of either program."""
     if event.get("type") in ("user", "assistant"):
         content = event["message"]["content"]
         for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:

@@ -1,4 +1,4 @@
-"""The command line as people type it: commands, flags and files that other programs have, and what is told where they are wrong.
+"""The command line as people type it: commands, flags and files that other programs have, and the messages for wrong ones.
 commands_test.py BUILD_DIR."""
 import csv
 import io

@@ -1,4 +1,4 @@
-"""A folder of models, some of which are none: what is listed, and that nobody leaves for what cannot be loaded.
+"""A folder of models, some of which are none: what is listed, and that no model is unloaded for one that cannot be loaded.
 fleet_test.py BUILD_DIR."""
 import json
 import tempfile

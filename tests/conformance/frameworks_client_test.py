@@ -1,5 +1,5 @@
 """Frameworks that people build agents with, unchanged, against a server: frameworks_client_test.py URL scripted|real.
-Scripted, the last message says what is answered, so that each answer is known; the default model's answers are only held to
+Scripted, the last message determines the answer, so each answer is known; the default model's answers are only held to
 what the server enforces. Prints one line a test."""
 import asyncio
 import logging
@@ -106,7 +106,7 @@ def test_langchain_tools():
         """The weather of a place."""
         return "21 C"
 
-    # A place of any length, drawn at a temperature, may take all tokens of an answer, so that no days are said.
+    # A place of any length, drawn at a temperature, may take all tokens of an answer, so that the days may be missing.
     for chat in (ChatOpenAI(base_url=URL + "/v1", model=MODEL, max_tokens=300, temperature=0),
                  ChatOpenAI(base_url=URL + "/v1", model=MODEL, max_tokens=300, temperature=0, use_responses_api=True)):
         model = chat.bind_tools([get_weather], tool_choice="any")

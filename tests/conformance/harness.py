@@ -24,7 +24,7 @@ IBID, FAKE = str(BUILD / "ibid"), str(BUILD / "fake_server")
 
 
 class Skip(Exception):
-    """A tool that cannot be had here; says which."""
+    """A tool that is not available here; names it."""
 
 
 def main(*tests):

@@ -102,7 +102,7 @@ def test_a_fetched_model_that_was_damaged_is_told_by_every_command():
         for command in (("verify",), ("run", "-p", "Hi", "-n", "1")):
             told = cache.ibid(*command)
             assert told.returncode == 1 and "is damaged" in told.stderr and "`ibid pull default`" in told.stderr, told
-        # What mends it cannot be had here: that is told, and what is there is not taken for whole.
+        # The file to repair it from is not available: that is reported, and the damaged one is not taken for whole.
         tools = pathlib.Path(folder, "bin")
         tools.mkdir()
         (tools / "python3").write_text("#!/bin/sh\necho 'no network'; exit 1\n")

@@ -16,7 +16,7 @@ from harness import FAKE, GET_HEALTH, IBID, Server, begin_stream, eventually, fa
 
 
 def ends_with(code, sentence, *command):
-    """The command ends by itself with this code, and the last thing that it says is one sentence of ours."""
+    """The command ends by itself with this code, and the last line of its output is one error message of ours."""
     ended = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=30)
     last = ended.stderr.rstrip("\n").split("\n")[-1]
     assert ended.returncode == code, (command, ended)
@@ -76,7 +76,7 @@ def test_an_empty_value_is_no_flag_that_was_left_out():
 
 
 def test_a_load_that_fails_at_once_ends_no_server_by_a_signal():
-    # The loader wakes who waits for it by a signal, which may come when nobody waits any more: of 40 starts one did.
+    # The loader wakes its waiter by a signal, which may come when there is no waiter any more: in one of 40 starts.
     for _ in range(30):
         ended = [subprocess.Popen([FAKE, "0", "1", "-1"], stderr=subprocess.DEVNULL) for _ in range(8)]
         codes = [process.wait(timeout=30) for process in ended]
@@ -185,7 +185,7 @@ def loader_fails(code, kib):
 
 
 def starts_within(mib, *command):
-    """Starts the command with so much address space. Whether it did its work; else it must have said why not."""
+    """Starts the command with so much address space. Whether it did its work; else it must have reported why not."""
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=said,
                                    preexec_fn=limited(resource.RLIMIT_AS, mib << 20))

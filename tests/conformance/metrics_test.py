@@ -24,7 +24,7 @@ FLAGS = ["--ctx", CONTEXT, "--max-tokens-per-step", STEP_TOKENS, "--kv-memory", 
          "--max-connections-per-address", MAX_CONNECTIONS, "--max-header-bytes", "4K", "--max-body-bytes", "64K",
          "--header-timeout", 1, "--body-timeout", 1, "--max-stream-backlog", "1K", "--send-buffer", "4K", "--log-json"]
 ABORTS = ("client_gone", "slow_reader", "shutdown", "no_memory")
-# What docs/users/api.md says of statuses, as kinds of errors.
+# The statuses of docs/users/api.md, as kinds of errors.
 KINDS = {400: "bad_request", 401: "forbidden", 403: "forbidden", 404: "not_found", 405: "not_found", 408: "timeout",
          413: "too_large", 431: "too_large", 429: "too_many", 503: "unavailable", 500: "internal", 501: "bad_request",
          499: "client_gone", 415: "bad_request"}
@@ -174,7 +174,7 @@ def fill_connections(users):
 
 
 def follow_steps(users, line):
-    """Some requests one after another; all steps meanwhile, as /engine tells them."""
+    """Some requests one after another; all steps meanwhile, as /engine reports them."""
     steps = []
     for i in range(6):
         users.ask("/v1/completions", {"prompt": f"{i} " + "step " * 50 * i, "n": 1 + i % 3, "max_tokens": 60, "ignore_eos": True})
@@ -441,7 +441,7 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_exist():
 
 def test_the_page_for_operators_lists_every_metric():
     page = (ROOT / "docs/users/metrics.md").read_text()
-    # Those by model are told where several are served (ServerFleet).
+    # Those by model are reported if several models are served (ServerFleet).
     listed = {name for name in re.findall(r"`(ibid_\w+)", page) if not name.startswith("ibid_model_")}
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", facts()["text"], re.M))
     assert kinds and set(kinds) == listed, (set(kinds) ^ listed)

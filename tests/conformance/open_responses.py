@@ -1,4 +1,4 @@
-"""What Open Responses (its specification of 2026-01) wants of a response and of a stream's events, as a check in the standard
+"""What Open Responses (its specification of 2026-01) requires of a response and of a stream's events, as a check in the standard
 library: check_response(value) and check_event(value) raise AssertionError with the place. A member of every object is
 required unless its name ends with "?"; what is there besides is not looked at."""
 

@@ -1,5 +1,5 @@
-"""The official OpenAI client against a running server: openai_client_test.py URL. Says nothing about what the model says; only
-that each call means what OpenAI's API says it means, and that ibid keeps its promises over it. Prints one line a test."""
+"""The official OpenAI client against a running server: openai_client_test.py URL. Checks nothing about the model's answers; only
+that each call means what OpenAI's API defines, and that ibid keeps its promises over it. Prints one line a test."""
 import json
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What requests keep that a schema cannot say, for schemathesis in the run that wants all valid requests to be served."""
+"""What requests keep that a schema cannot say, for schemathesis in the run in which all valid requests must be served."""
 import os
 
 import schemathesis
@@ -23,7 +23,7 @@ def with_text(prompt):
 
 
 def one_grammar(body):
-    """At most one field says what the answer must be of, and its language is no matter of a schema."""
+    """At most one field constrains the answer, and its language is beyond a schema."""
     for name in GRAMMARS:
         body.pop(name, None)
     asked = body.pop("response_format", None)

@@ -35,7 +35,7 @@ def test_systemd_accepts_the_unit():
             copy.write(unit().replace("/usr/local/bin/ibid", IBID))
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, timeout=60)
         told = done.stdout + done.stderr
-        # What other units of this machine are told is not ours.
+        # Settings of other units of this machine are not ours.
         ours = [line for line in told.splitlines() if "ibid.service" in line]
         assert done.returncode == 0 and not ours, told
         secured = subprocess.run(["systemd-analyze", "security", "--offline=yes", "--threshold=30", path], capture_output=True,

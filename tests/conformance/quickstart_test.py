@@ -11,7 +11,7 @@ import time
 
 from harness import ROOT, main
 
-# A command that says a line and then waits, so that what is shown meanwhile came of that line alone.
+# A command that prints a line and then waits, so that the output meanwhile comes from that line only.
 WAITS = """#!/bin/sh
 echo "$SAYS"
 read -r go < "$GO"

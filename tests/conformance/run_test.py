@@ -28,7 +28,7 @@ def model(folder, name, generation=None, template=True, bos=False):
 
 
 def run(*arguments, code=0):
-    """What it prints, as bytes, and what it says on standard error."""
+    """Its standard output, as bytes, and its standard error."""
     done = subprocess.run([IBID, "run", *(str(a) for a in arguments)], capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
     assert done.returncode == code, done
     return done.stdout, done.stderr.decode()

@@ -182,7 +182,7 @@ def with_plain_expressions(schema, end):
 
 
 def validators(schema):
-    """By name, what says why a value is not valid; None: it is."""
+    """By name, functions that return why a value is not valid; None: it is."""
     import jsonschema
     import jsonschema_rs
     import referencing
@@ -235,7 +235,7 @@ class Tool:
 
 
 def mutants(value, rng):
-    """The value with one change each: something is taken away, said twice, or is another."""
+    """The value with one change each: something is removed, repeated, or replaced."""
     for _ in range(MUTANTS):
         made = copy.deepcopy(value)
         holders = [part for part in inside(made) if part]

@@ -49,7 +49,7 @@ def n_connections(server):
 
 
 def attack(*flags, seconds=TIMEOUT + 6):
-    """Attacks a server of its own; what the tool said, the attackers' lines in the log, and how long others waited."""
+    """Attacks a server of its own; the tool's output, the attackers' lines in the log, and how long others waited."""
     tool = debian_program("slowhttptest", "usr/bin/slowhttptest")
     with tempfile.TemporaryDirectory() as folder:
         model = tiny_model.make(folder + "/tiny")

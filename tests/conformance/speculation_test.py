@@ -1,4 +1,4 @@
-"""What clients see of a server that drafts is what they see of one that does not, to the byte, but for what tells of drafts.
+"""Clients see the same bytes from a server with drafts as from one without, except for the reports about drafts.
 speculation_test.py BUILD_DIR: a tiny model; speculation_default_test.py: the default one, with ibid's own head."""
 import json
 import pathlib
@@ -33,7 +33,7 @@ ASKS = {
 
 
 def without_volatile(answer):
-    """And without the counts of drafts, which requests that ask for them are told."""
+    """And without the counts of drafts, which requests get that ask for them."""
     if isinstance(answer, dict):
         return {key: without_volatile(value) for key, value in answer.items()
                 if key not in VOLATILE and key not in ("accepted_prediction_tokens", "rejected_prediction_tokens")}
@@ -64,7 +64,7 @@ def events(server, path, body):
 
 
 def joined(all_events):
-    """What a stream said of each choice: its text, its tokens' records in their order, its end; and the usage. A step may say
+    """What a stream contains for each choice: its text, its tokens' records in their order, its end; and the usage. A step may say
     several tokens, so that where events begin and end is the only thing left out."""
     choices, usage, rest = {}, None, None
     for event in all_events:
@@ -175,13 +175,13 @@ def test_what_answers_tell_of_drafts():
     with tempfile.TemporaryDirectory() as name:
         model, serve = tiny_servers(pathlib.Path(name))
         with serve("--spec", f"draft:{model}", "--spec-k", 5) as server:
-            # Those alone who ask are told; the draft model is the target, so that nothing of it is wrong.
+            # Only requests that ask for counts get them; the draft model is the target, so no draft is wrong.
             assert drafted_and_accepted(server) is None
             drafted, accepted = drafted_and_accepted(server, speculation={"verifier": "coupled"})
             drafted_pinned, accepted_pinned = drafted_and_accepted(server, speculation={"verifier": "rejection"})
             assert drafted_pinned > 30 and accepted_pinned > 0
             assert drafted_and_accepted(server, speculation={"mode": "off"}) == (0, 0)
-            # llama.cpp's route says it under its names, where there is anything to say.
+            # llama.cpp's route reports it under its names, if there is anything to report.
             body = {"prompt": WORDS * 3, "temperature": 0, "n_predict": 60, "ignore_eos": True, "speculation": {"verifier": "rejection"}}
             timings = server.post("/completion", body)["timings"]
             assert 0 < timings["draft_n_accepted"] <= timings["draft_n"] <= 60 * 5, timings

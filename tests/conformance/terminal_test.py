@@ -236,7 +236,7 @@ def test_once_and_refusals():
                                 (("--tools", f"{folder}/none"), "There is no file"), (("--tools", f"{folder}/schema.json"), "tools[0]"),
                                 (("--raw", "--history", "x"), "--history are of conversations")):
             assert sentence in run(made, "-p", "x", *wrong, code=2)[1], wrong
-        # A history that goes on, without a terminal; one that is none is told and left alone.
+        # A history that goes on, without a terminal; a file that is not one is reported and left alone.
         file = pathlib.Path(f"{folder}/chat.json")
         ask = (made, *ONLY, "--history", file)
         run(*ask, input="one\ntwo\n")

@@ -34,13 +34,13 @@ def losses(told):
 
 
 def trained(kind, work, *options):
-    """Checkpoints are in `work`: what training said at its 10th, 20th, ... step."""
+    """Checkpoints are in `work`: the output of training at its 10th, 20th, ... step."""
     script, *more = tool(kind)
     return losses(run(python(), TOOLS / script, "train", work, "--threads", 1, "--report", 10, *more, *options))
 
 
 def answered(*options):
-    """What a server with these drafts says, and how many it verified and accepted of a request that drafts at any price."""
+    """The answer of a server with these drafts, and how many it verified and accepted of a request that drafts at any price."""
     with Server([IBID, "serve", *default_model(), "--port", 0, "--threads", 2, *options], seconds=120) as server:
         def answer(prompt, **more):
             body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": 80, "temperature": 0.8, "seed": 3, **more}

@@ -12,7 +12,7 @@ import xml.dom.minidom
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 
-# One program for all: what it is called says what it is. Each call's speed is the next of its list.
+# One program for all: its name determines its role. Each call's speed is the next of its list.
 PROGRAM = """#!/usr/bin/env python3
 import json, pathlib, sys
 me, folder = pathlib.Path(sys.argv[0]).name, pathlib.Path(sys.argv[0]).parent

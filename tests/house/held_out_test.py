@@ -48,7 +48,7 @@ def test_no_template_of_the_training_text_is_in_a_prompt():
 
 
 class Words:
-    """A client whose model says what it is told; a token is a word."""
+    """A client whose model repeats its input; a token is a word."""
 
     def __init__(self, said):
         self.said, self.ids = said, {}
@@ -75,7 +75,7 @@ def test_what_shares_eight_tokens_with_a_prompt_is_left_out():
         assert generator.Writer(Words(kept), 1).line(n), "seven words are no eight"
         left_out = own + " " + " ".join(longest[:generator.SHARED])
         assert generator.Writer(Words(left_out), 1).line(n) is None, "a question with eight words of a prompt is kept"
-        # The same number is the same line, whoever asks.
+        # The same number is the same line for any caller.
         assert generator.Writer(Words(own), 1).line(n) == generator.Writer(Words(own), 1).line(n)
 
 

@@ -71,7 +71,7 @@ def checkpoint(path, program, data, compression=zipfile.ZIP_STORED, order=b"litt
 
 
 def convert(folder, path):
-    """Exit code, what it said, and the file's tensors: dtype, shape, bytes."""
+    """Exit code, output, and the file's tensors: dtype, shape, bytes."""
     target = folder / "out.safetensors"
     target.unlink(missing_ok=True)
     done = subprocess.run([sys.executable, SOURCE / "tools" / "to_safetensors.py", path, target], capture_output=True, text=True)
