@@ -162,6 +162,93 @@ Status check_logprob_tokens(ApiRequest& request) {
   return {};
 }
 
+// Each field by its row, and none that is not served.
+Status read_fields(Endpoint endpoint, const Json& body, const ApiLimits& limits, ApiRequest& request) {
+  const auto here = static_cast<unsigned>(endpoint);
+  // In the table's order, so that which error comes first does not depend on the client's order of keys.
+  for (const Parameter& parameter : parameters()) {
+    if ((parameter.endpoints & here) == 0) continue;
+    const Json* value = body.find(parameter.name);
+    if (value == nullptr || value->is_null()) continue;
+    if (parameter.alias_of != nullptr) {
+      const Json* other = body.find(parameter.alias_of);
+      if (other != nullptr && !other->is_null() && !is_same(*other, *value)) {
+        return invalid(std::string(parameter.name) + " and " + parameter.alias_of +
+                           " are two names of one field and differ; give one of them.",
+                       parameter.name);
+      }
+    }
+    TRY(read_parameter(parameter, *value, limits, request));
+    if (samples(parameter)) request.sources.set(own_name(parameter), SamplingSource::kRequest);
+  }
+  for (const UnservedField& field : unserved_fields()) {
+    if ((field.endpoints & here) == 0) continue;
+    const Json* value = body.find(field.name);
+    if (value == nullptr || asks_for_nothing(field, *value)) continue;
+    return unsupported(std::string(field.name) + " is not served yet" +
+                           (*field.instead != '\0' ? std::string("; ") + field.instead + "." : "."),
+                       field.name);
+  }
+  return {};
+}
+
+// What the fields of a conversation that goes on say together.
+Status check_continued(const Json& body, const ApiLimits& limits, ApiRequest& request) {
+  if (limits.defaults.prefill) TRY(take_prefill(body, request.chat));
+  if (!request.chat.continues_final) return {};
+  TRY(check_final(request.chat));
+  const Json* generation_prompt = body.find("add_generation_prompt");
+  if (generation_prompt != nullptr && generation_prompt->boolean() != nullptr && *generation_prompt->boolean())
+    return invalid(
+        "continue_final_message goes on from what the assistant said, add_generation_prompt begins again; "
+        "one of them may be true.",
+        "add_generation_prompt");
+  return {};
+}
+
+// How long the answers are, and how many.
+Status check_sizes(const Json& body, const ApiLimits& limits, const ApiRequest& request) {
+  const bool chat = request.endpoint == Endpoint::kChat;
+  // llama.cpp's n_predict of 0 computes the prompt for those who come after.
+  const Json* n_predict = body.find("n_predict");
+  const bool computes_only = n_predict != nullptr && n_predict->is_number() && n_predict->number() == 0;
+  if (request.max_tokens == 0 && !computes_only && (chat || !request.echo))
+    return invalid("max_tokens must be at least 1 (0 is for completions with echo).", "max_tokens");
+  const auto n_prompts = static_cast<int64_t>(chat ? 1 : request.prompts.size());
+  const int32_t n = std::max({request.n, request.best_of, request.search.width});
+  if (n_prompts * n > limits.max_choices) {
+    return invalid("n times the number of prompts is " + std::to_string(n_prompts * n) + "; at most " +
+                       std::to_string(limits.max_choices) + " choices fit into one request.",
+                   "n");
+  }
+  if (request.max_tokens >= 0 && request.sampling.min_tokens > request.max_tokens) {
+    return invalid("min_tokens is " + std::to_string(request.sampling.min_tokens) +
+                       "; it must be at most max_tokens, " + std::to_string(request.max_tokens) + ".",
+                   "min_tokens");
+  }
+  return {};
+}
+
+// What some fields' values make of others.
+Status settle_fields(ApiRequest& request) {
+  // A cut that nobody asked for must not come before mirostat's, which is one of its own.
+  if (request.sampling.mirostat != 0 && request.sources.of("top_p") == SamplingSource::kDefault)
+    request.sampling.top_p = 1;
+  if (request.best_of > request.n || request.search.kind != SearchKind::kNone)
+    request.sampling.logprobs = std::max(request.sampling.logprobs, 0);
+  if (request.want_logprobs) request.sampling.logprobs = request.top_logprobs;
+  TRY(check_logprob_tokens(request));
+  if (request.endpoint == Endpoint::kCompletions && request.echo && request.want_logprobs &&
+      request.prompt_logprobs < 0)
+    request.prompt_logprobs = request.top_logprobs;
+  // A trace shows both log-probabilities of the chosen token.
+  if (request.trace) {
+    request.sampling.logprobs = std::max(request.sampling.logprobs, 0);
+    request.sampling.processed_logprobs = true;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const std::string& where) {
@@ -208,37 +295,12 @@ Status add_conversations(ApiRequest& request, const std::vector<Json>& more, con
 Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
                                      const SamplingDefaults& defaults) {
   if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
-  const auto here = static_cast<unsigned>(endpoint);
   ApiRequest request;
   request.endpoint = endpoint;
   request.sampling = defaults.params;
   request.sources = defaults.sources;
   if (endpoint == Endpoint::kCompletions) request.add_special = AddSpecial::kAll;  // a chat template writes its own
-  // In the table's order, so that which error comes first does not depend on the client's order of keys.
-  for (const Parameter& parameter : parameters()) {
-    if ((parameter.endpoints & here) == 0) continue;
-    const Json* value = body.find(parameter.name);
-    if (value == nullptr || value->is_null()) continue;
-    if (parameter.alias_of != nullptr) {
-      const Json* other = body.find(parameter.alias_of);
-      if (other != nullptr && !other->is_null() && !is_same(*other, *value)) {
-        return invalid(std::string(parameter.name) + " and " + parameter.alias_of +
-                           " are two names of one field and differ; give one of them.",
-                       parameter.name);
-      }
-    }
-    TRY(read_parameter(parameter, *value, limits, request));
-    if (samples(parameter)) request.sources.set(own_name(parameter), SamplingSource::kRequest);
-  }
-  for (const UnservedField& field : unserved_fields()) {
-    if ((field.endpoints & here) == 0) continue;
-    const Json* value = body.find(field.name);
-    if (value == nullptr || asks_for_nothing(field, *value)) continue;
-    return unsupported(std::string(field.name) + " is not served yet" +
-                           (*field.instead != '\0' ? std::string("; ") + field.instead + "." : "."),
-                       field.name);
-  }
-
+  TRY(read_fields(endpoint, body, limits, request));
   const bool chat = endpoint == Endpoint::kChat;
   if (const Json* samplers = body.find("samplers"); samplers != nullptr && !samplers->is_null())
     TRY(keep_samplers(request, *samplers));
@@ -249,50 +311,13 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
     return invalid("prompt is missing; it must be a text, an array of token ids, or an array of either.", "prompt");
   if (chat) TRY(check_tools(request));
   TRY(check_search(request));
-  if (chat && limits.defaults.prefill) TRY(take_prefill(body, request.chat));
-  if (chat && request.chat.continues_final) TRY(check_final(request.chat));
-  const Json* generation_prompt = body.find("add_generation_prompt");
-  if (request.chat.continues_final && generation_prompt != nullptr && generation_prompt->boolean() != nullptr &&
-      *generation_prompt->boolean())
-    return invalid(
-        "continue_final_message goes on from what the assistant said, add_generation_prompt begins again; "
-        "one of them may be true.",
-        "add_generation_prompt");
+  if (chat) TRY(check_continued(body, limits, request));
   if (chat && request.top_logprobs > 0 && !request.want_logprobs)
     return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
   if ((request.include_usage || request.continuous_usage) && !request.stream)
     return invalid("stream_options wants stream to be true.", "stream_options");
-  // llama.cpp's n_predict of 0 computes the prompt for those who come after.
-  const Json* n_predict = body.find("n_predict");
-  const bool computes_only = n_predict != nullptr && n_predict->is_number() && n_predict->number() == 0;
-  if (request.max_tokens == 0 && !computes_only && (chat || !request.echo))
-    return invalid("max_tokens must be at least 1 (0 is for completions with echo).", "max_tokens");
-  const auto n_prompts = static_cast<int64_t>(chat ? 1 : request.prompts.size());
-  const int32_t n = std::max({request.n, request.best_of, request.search.width});
-  if (n_prompts * n > limits.max_choices) {
-    return invalid("n times the number of prompts is " + std::to_string(n_prompts * n) + "; at most " +
-                       std::to_string(limits.max_choices) + " choices fit into one request.",
-                   "n");
-  }
-  if (request.max_tokens >= 0 && request.sampling.min_tokens > request.max_tokens) {
-    return invalid("min_tokens is " + std::to_string(request.sampling.min_tokens) +
-                       "; it must be at most max_tokens, " + std::to_string(request.max_tokens) + ".",
-                   "min_tokens");
-  }
-  // A cut that nobody asked for must not come before mirostat's, which is one of its own.
-  if (request.sampling.mirostat != 0 && request.sources.of("top_p") == SamplingSource::kDefault)
-    request.sampling.top_p = 1;
-  if (request.best_of > request.n || request.search.kind != SearchKind::kNone)
-    request.sampling.logprobs = std::max(request.sampling.logprobs, 0);
-  if (request.want_logprobs) request.sampling.logprobs = request.top_logprobs;
-  TRY(check_logprob_tokens(request));
-  if (!chat && request.echo && request.want_logprobs && request.prompt_logprobs < 0)
-    request.prompt_logprobs = request.top_logprobs;
-  // A trace shows both log-probabilities of the chosen token.
-  if (request.trace) {
-    request.sampling.logprobs = std::max(request.sampling.logprobs, 0);
-    request.sampling.processed_logprobs = true;
-  }
+  TRY(check_sizes(body, limits, request));
+  TRY(settle_fields(request));
   return request;
 }
 

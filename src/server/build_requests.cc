@@ -240,16 +240,10 @@ std::string last_words(const ChatPrompt& chat) {
   return is_said ? *content->string() : std::string();
 }
 
-}  // namespace
-
-Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
+// A request for each conversation. What they have in common of the model's reasoning goes into `common`.
+Status add_chats(const ApiRequest& api, const Backend& backend, Request& common, BuiltRequests& built) {
   const Tokenizer& tokenizer = backend.tokenizer();
-  ASSIGN_OR_RETURN(Request common, build_common(api, tokenizer));
-  common.tenant = tenant;
-  common.cache_salt = api.cache_salt;
-
-  BuiltRequests built;
-  const size_t n_chats = api.endpoint == Endpoint::kChat ? 1 + api.more_chats.size() : 0;
+  const size_t n_chats = 1 + api.more_chats.size();
   ChatPrompt next;  // each of the further ones, one after the other
   if (n_chats > 1) next = api.chat;
   for (size_t i = 0; i < n_chats; ++i) {
@@ -291,6 +285,12 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     truncate(api, backend.model().context_len, {}, built.requests.back().prompt);
     if (api.echo) built.prompt_texts.push_back(last_words(*chat));
   }
+  return {};
+}
+
+// A request for each prompt.
+Status add_prompts(const ApiRequest& api, const Backend& backend, const Request& common, BuiltRequests& built) {
+  const Tokenizer& tokenizer = backend.tokenizer();
   if (api.verbose && !api.prompts.empty()) {
     const std::string* text = std::get_if<std::string>(&api.prompts.front());
     if (text != nullptr) built.rendered = *text;
@@ -315,6 +315,18 @@ Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backe
     }
     if (ids.empty()) return invalid(where + " has no tokens; it must have at least one.", where);
   }
+  return {};
+}
+
+}  // namespace
+
+Result<BuiltRequests> build_requests(const ApiRequest& api, const Backend& backend, const std::string& tenant) {
+  ASSIGN_OR_RETURN(Request common, build_common(api, backend.tokenizer()));
+  common.tenant = tenant;
+  common.cache_salt = api.cache_salt;
+  BuiltRequests built;
+  if (api.endpoint == Endpoint::kChat) TRY(add_chats(api, backend, common, built));
+  TRY(add_prompts(api, backend, common, built));
   ASSIGN_OR_RETURN(const std::shared_ptr<grammar::Compiled> grammar,
                    build_grammar(api, backend, tenant, built.parser ? &*built.parser : nullptr));
   for (Request& request : built.requests) request.grammar = make_matcher(grammar, api, backend);

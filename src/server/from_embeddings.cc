@@ -122,6 +122,28 @@ Status read_dimensions(const Json& body, const EmbeddingApi& api, const ModelInf
   return {};
 }
 
+// Whether the API has vectors that are made so.
+Status check_pooling(const EmbeddingApi& api, EmbeddingFields& out) {
+  if (out.pooling == Pooling::kRank && !out.is_score) {
+    return unsupported(
+        "This model ranks texts (/v1/rerank), and its file does not say how vectors would be made of them; pooling "
+        "mean, "
+        "last or cls would.",
+        "pooling");
+  }
+  if (out.pooling == Pooling::kEach) {
+    if (!api.has_token_vectors) {
+      return unsupported(
+          "pooling none gives a vector for each token, and answers of this API have one for each text; /pooling (task "
+          "token_embed) and /embedding have them.",
+          "pooling");
+    }
+    // llama.cpp gives them as they are, unless it is told otherwise.
+    if (api.has_norm) out.norm = EmbeddingFields::Norm::kNone;
+  }
+  return {};
+}
+
 // What Cohere's clients send in addition. Its own `truncate` is END where it is absent; nothing is cut here unasked.
 Status read_cohere(const Json& body, EmbeddingFields& out, Json& completion) {
   constexpr std::array<std::string_view, 4> kTypes = {"float", "base64", "binary", "ubinary"};
@@ -215,23 +237,7 @@ Result<DialectBody> body_of_embeddings(const Json& body, const EmbeddingApi& api
   out.embedding.pooling = model.pooling;
   TRY(read_form(body, out.embedding));
   if (api.has_tasks) TRY(read_task(body, model, out.embedding));
-  if (out.embedding.pooling == Pooling::kRank && !out.embedding.is_score) {
-    return unsupported(
-        "This model ranks texts (/v1/rerank), and its file does not say how vectors would be made of them; pooling "
-        "mean, "
-        "last or cls would.",
-        "pooling");
-  }
-  if (out.embedding.pooling == Pooling::kEach) {
-    if (!api.has_token_vectors) {
-      return unsupported(
-          "pooling none gives a vector for each token, and answers of this API have one for each text; /pooling (task "
-          "token_embed) and /embedding have them.",
-          "pooling");
-    }
-    // llama.cpp gives them as they are, unless it is told otherwise.
-    if (api.has_norm) out.embedding.norm = EmbeddingFields::Norm::kNone;
-  }
+  TRY(check_pooling(api, out.embedding));
   TRY(read_dimensions(body, api, model, out.embedding));
   if (const Json* norm = given(body, "embd_normalize"); norm != nullptr && api.has_norm) {
     ASSIGN_OR_RETURN(const int64_t kind, read_integer(*norm, -1, 2, "embd_normalize"));

@@ -307,6 +307,93 @@ Json echo_of(const Json& body) {
   return out;
 }
 
+// Whether `include` asks for log-probabilities.
+Result<bool> includes_logprobs(const Json& body) {
+  bool is_asked = false;
+  const Json* include = given(body, "include");
+  for (size_t i = 0; include != nullptr && include->array() != nullptr && i < include->array()->size(); ++i) {
+    const std::string* what = (*include->array())[i].string();
+    if (what == nullptr) continue;
+    is_asked = is_asked || *what == "message.output_text.logprobs";
+    if (*what != "reasoning.encrypted_content" && *what != "message.output_text.logprobs")
+      return unsupported("include has " + in_quotes(*what, 64) + ", which is not served.", "include");
+  }
+  return is_asked;
+}
+
+Status read_response_logprobs(const Json& body, bool is_included, Json& own) {
+  const Json* top = given(body, "top_logprobs");
+  if (!is_included && (top == nullptr || (top->is_number() && top->number() == 0))) return {};
+  set(own, "logprobs", Json(true));
+  set(own, "top_logprobs", top != nullptr ? *top : Json(int64_t{0}));
+  const Json* tools = given(body, "tools");
+  if (tools != nullptr && tools->array() != nullptr && !tools->array()->empty())
+    return unsupported(
+        "Log-probabilities are told of texts here and not of calls; leave out tools, or ask "
+        "/v1/chat/completions.",
+        top != nullptr ? "top_logprobs" : "include");
+  return {};
+}
+
+// The stored conversation that the request goes on with, before its own input.
+Status read_previous(const Json& body, const FindResponse& find, StoredResponse& stored, Json::Array& messages) {
+  const std::string* previous = text_at(body, "previous_response_id");
+  if (previous == nullptr) return {};
+  const std::shared_ptr<const StoredResponse> before = find(*previous);
+  if (before == nullptr) {
+    return invalid("There is no response " + in_quotes(*previous, 64) +
+                       " to go on from: it was never stored, was "
+                       "deleted, or had to make room.",
+                   "previous_response_id");
+  }
+  messages = before->messages;
+  stored.input = before->input;
+  const Result<Json> answer = parse_json(before->response);
+  const Json* output = answer ? answer->find("output") : nullptr;
+  if (output != nullptr) stored.input.insert(stored.input.end(), output->array()->begin(), output->array()->end());
+  return {};
+}
+
+Status read_input(const Json& body, StoredResponse& stored, Json::Array& messages) {
+  const Json* input = given(body, "input");
+  if (input == nullptr) return invalid("input is missing; it must be a text or an array of items.", "input");
+  if (input->string() != nullptr) {
+    messages.push_back(chat_message("user", *input));
+    Json item = chat_message(
+        "user", Json(Json::Array{Json(Json::Object{{"type", Json(std::string("input_text"))}, {"text", *input}})}));
+    set(item, "type", Json(std::string("message")));
+    stored.input.push_back(std::move(item));
+  } else if (input->array() != nullptr) {
+    ItemReader reader(messages);
+    for (size_t i = 0; i < input->array()->size(); ++i) {
+      TRY(reader.read((*input->array())[i], "input[" + std::to_string(i) + "]"));
+      stored.input.push_back((*input->array())[i]);
+    }
+  } else {
+    return wrong_value("input", "a text or an array of items", *input);
+  }
+  for (Json& message : messages) {  // of an answer that had come no further than its reasoning
+    if (message.find("reasoning_content") == nullptr || message.find("tool_calls") != nullptr) continue;
+    for (auto& [name, value] : *message.object())
+      if (name == "content" && value.is_null()) value = Json(std::string());
+  }
+  if (messages.empty()) return invalid("input is empty; it must have at least one item.", "input");
+  return {};
+}
+
+Status read_response_tools(const Json& body, DialectBody& out) {
+  if (const Json* tools = given(body, "tools")) {
+    ToolReader reader;
+    TRY(reader.read(*tools, "tools", ""));
+    const std::string* word = given(body, "tool_choice") != nullptr ? given(body, "tool_choice")->string() : nullptr;
+    TRY(check_left_out(reader.left_out, !reader.list.empty() || (word != nullptr && *word == "none"), ""));
+    set(out.body, "tools", Json(std::move(reader.list)));
+    out.call_forms = std::move(reader.forms);
+  }
+  if (const Json* choice = given(body, "tool_choice")) TRY(read_response_choice(*choice, out.body));
+  return {};
+}
+
 }  // namespace
 
 Result<DialectBody> body_of_response(const Json& body, const FindResponse& find) {
@@ -315,15 +402,7 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
   out.body = Json(Json::Object());
   Json& own = out.body;
   TRY(check_fields(Dialect::kResponses, body));
-  bool wants_logprobs = false;
-  if (const Json* include = given(body, "include")) {
-    for (size_t i = 0; include->array() != nullptr && i < include->array()->size(); ++i) {
-      const std::string* what = (*include->array())[i].string();
-      wants_logprobs = wants_logprobs || (what != nullptr && *what == "message.output_text.logprobs");
-      if (what != nullptr && *what != "reasoning.encrypted_content" && *what != "message.output_text.logprobs")
-        return unsupported("include has " + in_quotes(*what, 64) + ", which is not served.", "include");
-    }
-  }
+  ASSIGN_OR_RETURN(const bool is_included, includes_logprobs(body));
   carry(body, own,
         {{"model", "model"},
          {"max_output_tokens", "max_tokens"},
@@ -337,76 +416,22 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
          {"cache_salt", "cache_salt"},
          {"return_progress", "return_progress"},
          {"timings_per_token", "timings_per_token"}});
-  const Json* top = given(body, "top_logprobs");
-  wants_logprobs = wants_logprobs || (top != nullptr && !(top->is_number() && top->number() == 0));
-  if (wants_logprobs) {
-    set(own, "logprobs", Json(true));
-    set(own, "top_logprobs", top != nullptr ? *top : Json(int64_t{0}));
-    const Json* tools = given(body, "tools");
-    if (tools != nullptr && tools->array() != nullptr && !tools->array()->empty())
-      return unsupported(
-          "Log-probabilities are told of texts here and not of calls; leave out tools, or ask "
-          "/v1/chat/completions.",
-          top != nullptr ? "top_logprobs" : "include");
-  }
+  TRY(read_response_logprobs(body, is_included, own));
   const Json* metadata = given(body, "metadata");
   if (metadata != nullptr && (metadata->object() == nullptr || metadata->object()->size() > 16))
     return wrong_value("metadata", "an object of at most 16 texts", *metadata);
 
   auto stored = std::make_shared<StoredResponse>();
   Json::Array messages;
-  if (const std::string* previous = text_at(body, "previous_response_id")) {
-    const std::shared_ptr<const StoredResponse> before = find(*previous);
-    if (before == nullptr) {
-      return invalid("There is no response " + in_quotes(*previous, 64) +
-                         " to go on from: it was never stored, was "
-                         "deleted, or had to make room.",
-                     "previous_response_id");
-    }
-    messages = before->messages;
-    stored->input = before->input;
-    const Result<Json> answer = parse_json(before->response);
-    const Json* output = answer ? answer->find("output") : nullptr;
-    if (output != nullptr) stored->input.insert(stored->input.end(), output->array()->begin(), output->array()->end());
-  }
-  const Json* input = given(body, "input");
-  if (input == nullptr) return invalid("input is missing; it must be a text or an array of items.", "input");
-  if (input->string() != nullptr) {
-    messages.push_back(chat_message("user", *input));
-    Json item = chat_message(
-        "user", Json(Json::Array{Json(Json::Object{{"type", Json(std::string("input_text"))}, {"text", *input}})}));
-    set(item, "type", Json(std::string("message")));
-    stored->input.push_back(std::move(item));
-  } else if (input->array() != nullptr) {
-    ItemReader reader(messages);
-    for (size_t i = 0; i < input->array()->size(); ++i) {
-      TRY(reader.read((*input->array())[i], "input[" + std::to_string(i) + "]"));
-      stored->input.push_back((*input->array())[i]);
-    }
-  } else {
-    return wrong_value("input", "a text or an array of items", *input);
-  }
-  for (Json& message : messages) {  // of an answer that had come no further than its reasoning
-    if (message.find("reasoning_content") == nullptr || message.find("tool_calls") != nullptr) continue;
-    for (auto& [name, value] : *message.object())
-      if (name == "content" && value.is_null()) value = Json(std::string());
-  }
-  if (messages.empty()) return invalid("input is empty; it must have at least one item.", "input");
+  TRY(read_previous(body, find, *stored, messages));
+  TRY(read_input(body, *stored, messages));
   stored->messages = messages;
   if (const Json* instructions = given(body, "instructions")) {
     if (instructions->string() == nullptr) return wrong_value("instructions", "a text", *instructions);
     messages.insert(messages.begin(), chat_message("system", *instructions));
   }
   set(own, "messages", Json(std::move(messages)));
-  if (const Json* tools = given(body, "tools")) {
-    ToolReader reader;
-    TRY(reader.read(*tools, "tools", ""));
-    const std::string* word = given(body, "tool_choice") != nullptr ? given(body, "tool_choice")->string() : nullptr;
-    TRY(check_left_out(reader.left_out, !reader.list.empty() || (word != nullptr && *word == "none"), ""));
-    set(own, "tools", Json(std::move(reader.list)));
-    out.call_forms = std::move(reader.forms);
-  }
-  if (const Json* choice = given(body, "tool_choice")) TRY(read_response_choice(*choice, own));
+  TRY(read_response_tools(body, out));
   if (const Json* text = given(body, "text")) TRY(read_text_format(*text, own));
   if (const Json* reasoning = given(body, "reasoning")) {
     if (const Json* effort = given(*reasoning, "effort")) set(own, "reasoning_effort", *effort);

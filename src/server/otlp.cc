@@ -32,6 +32,28 @@ bool is_zero(std::string_view text) { return text.find_first_not_of('0') == std:
 // The specification's list of what may pass when tried again.
 bool may_pass(int status) { return status == 429 || status == 502 || status == 503 || status == 504; }
 
+// OTLP's form of a value: its type is the name of its member, and whole numbers are texts.
+template <typename T>
+void write_attribute(std::string_view key, const T& value, JsonWriter& json) {
+  json.begin_object().field("key", key).key("value").begin_object();
+  if constexpr (std::is_floating_point_v<T>) {
+    json.key("doubleValue").number(value);
+  } else if constexpr (std::is_integral_v<T>) {
+    json.field("intValue", std::to_string(value));
+  } else {
+    json.field("stringValue", value);
+  }
+  json.end_object().end_object();
+}
+
+void write_attributes(const RequestSpan& span, JsonWriter& json) {
+  json.key("attributes").begin_array();
+  for (const auto& [key, value] : span.texts) write_attribute(key, value, json);
+  for (const auto& [key, value] : span.numbers) write_attribute(key, value, json);
+  for (const auto& [key, value] : span.seconds) write_attribute(key, value, json);
+  json.end_array();
+}
+
 }  // namespace
 
 std::optional<TraceParent> parse_trace_parent(std::string_view h) {
@@ -149,15 +171,6 @@ std::string SpanSender::random_digits(int n_digits) {
 std::string SpanSender::written(const std::vector<RequestSpan>& spans) {
   std::string out;
   JsonWriter json(out);
-  const auto text = [&](std::string_view key, std::string_view value) {
-    json.begin_object()
-        .field("key", key)
-        .key("value")
-        .begin_object()
-        .field("stringValue", value)
-        .end_object()
-        .end_object();
-  };
   const auto nanoseconds = [&](double at) {
     return std::to_string(static_cast<int64_t>(std::llround((at + unix_minus_steady_) * 1e6)) * 1000);
   };
@@ -171,8 +184,8 @@ std::string SpanSender::written(const std::vector<RequestSpan>& spans) {
   constexpr int64_t kInternal = 1, kServer = 2, kError = 2;
   json.begin_object().key("resourceSpans").begin_array().begin_object();
   json.key("resource").begin_object().key("attributes").begin_array();
-  text("service.name", "ibid");
-  text("service.version", IBID_VERSION);
+  write_attribute("service.name", std::string_view("ibid"), json);
+  write_attribute("service.version", std::string_view(IBID_VERSION), json);
   json.end_array().end_object();
   json.key("scopeSpans").begin_array().begin_object();
   json.key("scope").begin_object().field("name", "ibid").field("version", IBID_VERSION).end_object();
@@ -181,26 +194,7 @@ std::string SpanSender::written(const std::vector<RequestSpan>& spans) {
     const std::string trace = span.parent ? span.parent->trace_id : random_digits(32), id = random_digits(16);
     head(trace, id, span.parent ? std::string_view(span.parent->span_id) : "", span.name, kServer, span.begin,
          span.end);
-    json.key("attributes").begin_array();
-    for (const auto& [key, value] : span.texts) text(key, value);
-    for (const auto& [key, value] : span.numbers)
-      json.begin_object()
-          .field("key", key)
-          .key("value")
-          .begin_object()
-          .field("intValue", std::to_string(value))
-          .end_object()
-          .end_object();
-    for (const auto& [key, value] : span.seconds)
-      json.begin_object()
-          .field("key", key)
-          .key("value")
-          .begin_object()
-          .key("doubleValue")
-          .number(value)
-          .end_object()
-          .end_object();
-    json.end_array();
+    write_attributes(span, json);
     if (span.has_failed) json.key("status").begin_object().field("code", kError).end_object();
     json.end_object();
     for (const SpanPhase& phase : span.phases) {

@@ -51,6 +51,40 @@ Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, c
   return api;
 }
 
+WebResponse tokens_response(const Tokenizer& tokenizer, std::span<const TokenId> tokens, bool with_pieces,
+                            bool with_strings, int32_t context_len) {
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().key("tokens").begin_array();
+  for (const TokenId id : tokens) {
+    if (!with_pieces) {
+      json.integer(raw(id));
+      continue;
+    }
+    json.begin_object().field("id", int64_t{raw(id)}).key("piece");
+    const std::string_view bytes = tokenizer.token_bytes(id, true);
+    if (utf8::is_valid(bytes)) {
+      json.string(bytes);
+    } else {
+      json.begin_array();
+      for (const char c : bytes) json.integer(static_cast<unsigned char>(c));
+      json.end_array();
+    }
+    json.end_object();
+  }
+  json.end_array().field("count", static_cast<int64_t>(tokens.size()));
+  json.field("max_model_len", int64_t{context_len}).key("token_strs");
+  if (with_strings) {
+    json.begin_array();
+    for (const TokenId id : tokens) json.string(tokenizer.vocabulary().tokens[static_cast<size_t>(raw(id))]);
+    json.end_array();
+  } else {
+    json.null();
+  }
+  json.end_object();
+  return response;
+}
+
 void write_texts(JsonWriter& json, const char* name, std::span<const std::string> texts) {
   json.key(name).begin_array();
   for (const std::string& text : texts) json.string(text);
@@ -207,36 +241,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange& exchange) 
     return std::pair(std::move(ids), with_pieces);
   }();
   if (!tokens) return error_response(ApiError::of(tokens.error()));
-  WebResponse response;
-  JsonWriter json(response.body);
-  json.begin_object().key("tokens").begin_array();
-  for (const TokenId id : tokens->first) {
-    if (!tokens->second) {
-      json.integer(raw(id));
-      continue;
-    }
-    json.begin_object().field("id", int64_t{raw(id)}).key("piece");
-    const std::string_view bytes = tokenizer.token_bytes(id, true);
-    if (utf8::is_valid(bytes)) {
-      json.string(bytes);
-    } else {
-      json.begin_array();
-      for (const char c : bytes) json.integer(static_cast<unsigned char>(c));
-      json.end_array();
-    }
-    json.end_object();
-  }
-  json.end_array().field("count", static_cast<int64_t>(tokens->first.size()));
-  json.field("max_model_len", int64_t{backend.model().context_len}).key("token_strs");
-  if (with_strings) {
-    json.begin_array();
-    for (const TokenId id : tokens->first) json.string(tokenizer.vocabulary().tokens[static_cast<size_t>(raw(id))]);
-    json.end_array();
-  } else {
-    json.null();
-  }
-  json.end_object();
-  return response;
+  return tokens_response(tokenizer, tokens->first, tokens->second, with_strings, backend.model().context_len);
 }
 
 WebResponse Service::detokenize(const WebRequest& request, WebExchange&) {

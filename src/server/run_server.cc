@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -107,126 +109,196 @@ class Signals {
   std::_Exit(kServeForced);
 }
 
-// `load`: of the one model; null where there is a fleet of them.
-Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend& load, FleetOptions several) {
-  // Without a log file there is none to reopen, and a server that a terminal shows its log goes with that terminal.
-  Signals signals(options.log_file.empty() && (isatty(STDERR_FILENO) || isatty(STDIN_FILENO)));
-  Result<std::unique_ptr<RequestLog>> log = RequestLog::open(options.log_file, options.log_json, options.log_requests);
-  if (!log) return fail(log.error().message, kServeBadOptions);
-  const LogTo to([&log](LogLevel level, std::string_view sentence) {
-    level == LogLevel::kWarning ? (*log)->warn(sentence) : (*log)->say(sentence);
-  });
-  const auto fail = [&log](const std::string& sentence, int code) {
-    (*log)->say_end(sentence);
-    return ibid::fail(sentence, code);
-  };
-  Result<ApiKeys> keys = read_keys(options);
-  if (!keys) return fail(keys.error().message, kServeBadOptions);
-  const bool has_keys = !keys->empty();
+// A server's parts, in the order in which they are made; they end in the opposite one. Of the thread that made it. Each
+// step returns the exit code where it ends the server.
+class Serving {
+ public:
+  // `load`: of the one model; null where there is a fleet of them.
+  Serving(const ServerOptions& options, const LoadBackend& load, FleetOptions several)
+      : options_(options),
+        load_(load),
+        several_(std::move(several)),
+        // Without a log file there is none to reopen, and a server that a terminal shows its log goes with that
+        // terminal.
+        signals_(options.log_file.empty() && (isatty(STDERR_FILENO) || isatty(STDIN_FILENO))) {}
 
-  std::unique_ptr<SpanSender> spans;  // outlives who sends
-  if (!options.otlp_url.empty()) {
-    Result<std::unique_ptr<SpanSender>> made = SpanSender::create(options.otlp_url);
+  std::optional<int> open();
+  std::optional<int> listen();
+  std::optional<int> load();
+  std::optional<int> start();
+  void wait() {
+    while (!signals_.came_within(1000, *log_)) {
+    }
+  }
+  void drain();
+
+ private:
+  int fail(const std::string& sentence, int code) {
+    log_->say_end(sentence);
+    return ibid::fail(sentence, code);
+  }
+  void announce();
+  void wait_for_connections(const std::function<bool()>& is_late);
+
+  const ServerOptions& options_;
+  const LoadBackend& load_;
+  FleetOptions several_;
+  Signals signals_;
+  std::unique_ptr<RequestLog> log_;
+  std::optional<LogTo> log_to_;
+  bool has_keys_ = false;
+  std::unique_ptr<SpanSender> spans_;  // outlives who sends
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<Batches> batches_;  // null: none are served
+  std::unique_ptr<Fleet> fleet_;      // null: there is one model
+  std::unique_ptr<HttpServer> http_;
+  std::string url_;
+  std::unique_ptr<Backend> backend_;  // of the one model
+};
+
+std::optional<int> Serving::open() {
+  Result<std::unique_ptr<RequestLog>> log =
+      RequestLog::open(options_.log_file, options_.log_json, options_.log_requests);
+  if (!log) return ibid::fail(log.error().message, kServeBadOptions);
+  log_ = *std::move(log);
+  log_to_.emplace([this](LogLevel level, std::string_view sentence) {
+    level == LogLevel::kWarning ? log_->warn(sentence) : log_->say(sentence);
+  });
+  Result<ApiKeys> keys = read_keys(options_);
+  if (!keys) return fail(keys.error().message, kServeBadOptions);
+  has_keys_ = !keys->empty();
+  if (!options_.otlp_url.empty()) {
+    Result<std::unique_ptr<SpanSender>> made = SpanSender::create(options_.otlp_url);
     if (!made) return fail(made.error().message, kServeBadOptions);
-    spans = *std::move(made);
+    spans_ = *std::move(made);
   }
-  Service service(options, *std::move(keys), **log);
-  service.send_spans(spans.get());
-  (*log)->on_lost([&service] { service.metrics().add_log_line_lost(); });
-  std::unique_ptr<Batches> batches;
-  if (!options.files_folder.empty()) {
+  service_ = std::make_unique<Service>(options_, *std::move(keys), *log_);
+  service_->send_spans(spans_.get());
+  log_->on_lost([this] { service_->metrics().add_log_line_lost(); });
+  if (!options_.files_folder.empty()) {
     Result<std::unique_ptr<Batches>> opened =
-        Batches::open(options.files_folder, options.max_files_bytes, static_cast<size_t>(options.max_body_bytes));
+        Batches::open(options_.files_folder, options_.max_files_bytes, static_cast<size_t>(options_.max_body_bytes));
     if (!opened) return fail(opened.error().message, kServeBadOptions);
-    batches = *std::move(opened);
-    service.set_batches(batches.get());
+    batches_ = *std::move(opened);
+    service_->set_batches(batches_.get());
   }
-  std::unique_ptr<Fleet> fleet;
-  if (!load) fleet = std::make_unique<Fleet>(std::move(several), service);
-  HttpServer http(options, service, **log);
-  if (Status status = http.listen(); !status) {
+  if (!load_) fleet_ = std::make_unique<Fleet>(std::move(several_), *service_);
+  http_ = std::make_unique<HttpServer>(options_, *service_, *log_);
+  return std::nullopt;
+}
+
+std::optional<int> Serving::listen() {
+  if (const Status status = http_->listen(); !status) {
     const ErrorKind kind = status.error().kind;
     return fail(status.error().message, kind == ErrorKind::kExhausted ? kServePortInUse
                                         : kind == ErrorKind::kInvalid ? kServeBadOptions
                                                                       : kServeFailed);
   }
-  const std::string host = options.host.find(':') != std::string::npos ? "[" + options.host + "]" : options.host;
-  const std::string scheme = options.tls_certificate_file.empty() ? "http://" : "https://";
-  const std::string place = options.unix_socket.empty() ? host + ":" + std::to_string(http.port()) : "localhost";
-  const std::string url = scheme + place + options.root_path;
-  if (!(*log)->say("Loading the model; " + url + "/health says when it is ready.")) {
+  const std::string host = options_.host.find(':') != std::string::npos ? "[" + options_.host + "]" : options_.host;
+  const std::string scheme = options_.tls_certificate_file.empty() ? "http://" : "https://";
+  const std::string place = options_.unix_socket.empty() ? host + ":" + std::to_string(http_->port()) : "localhost";
+  url_ = scheme + place + options_.root_path;
+  if (!log_->say("Loading the model; " + url_ + "/health says when it is ready.")) {
     return fail("The log cannot be written (is the disk full?); free some space or choose another --log-file.",
                 kServeFailed);
   }
-  http.start();
+  http_->start();
+  return std::nullopt;
+}
 
-  std::atomic<bool> loaded = false;
+// The one model, or the fleet's first, while /health already answers.
+std::optional<int> Serving::load() {
+  std::atomic<bool> is_loaded = false;
   Result<std::unique_ptr<Backend>> backend = std::unique_ptr<Backend>();
   Status first;  // of the fleet's first
   std::jthread loader([&] {
-    if (fleet) {
+    if (fleet_) {
       first = caught([&]() -> Status {
-        const auto use = fleet->load(fleet->model_for(""));
+        const auto use = fleet_->load(fleet_->model_for(""));
         return use ? Status() : Status(use.error());
       });
     } else {
-      backend = caught(load);
+      backend = caught(load_);
     }
-    loaded = true;
-    signals.wake();
+    is_loaded = true;
+    signals_.wake();
   });
-  while (!loaded) {
-    if (!signals.came_within(1000, **log)) continue;
-    (*log)->say("Ended while the model was loading.");
+  while (!is_loaded) {
+    if (!signals_.came_within(1000, *log_)) continue;
+    log_->say("Ended while the model was loading.");
     std::_Exit(kServeOk);
   }
   loader.join();
   if (!backend || !first) {
-    http.stop();
+    http_->stop();
     return fail(first ? backend.error().message : first.error().message, kServeModelFailed);
   }
+  backend_ = *std::move(backend);
+  return std::nullopt;
+}
+
+std::optional<int> Serving::start() {
   const auto start_engine = [&]() -> Status {
-    fleet ? service.set_fleet(fleet.get()) : service.set_backend(backend->get());
+    fleet_ ? service_->set_fleet(fleet_.get()) : service_->set_backend(backend_.get());
     return {};
   };
-  if (Status status = caught(start_engine); !status) {
-    http.stop();
+  if (const Status status = caught(start_engine); !status) {
+    http_->stop();
     return fail(status.error().message, kServeModelFailed);
   }
-  if (batches) batches->start(service);
-  std::string model = fleet ? "" : (*backend)->model().name;
-  if (fleet) {
-    for (const FleetFacts& facts : fleet->facts()) model += (model.empty() ? "" : ", ") + facts.name;
-  }
-  for (const std::string& alias : options.aliases) model += ", " + alias;
-  (*log)->say("Serving " + model + " on " + url + (options.page ? " (page and API)" : " (API)") +
-              (has_keys ? ", with API keys." : "."));
-  if (!is_loopback(options.host)) {
-    (*log)->say(has_keys ? "Other machines can reach this server."
-                         : "Other machines can reach this server, and it asks for no key: see --api-key-file.");
-  }
+  if (batches_) batches_->start(*service_);
+  announce();
+  return std::nullopt;
+}
 
-  while (!signals.came_within(1000, **log)) {
+void Serving::announce() {
+  std::string model = fleet_ ? "" : backend_->model().name;
+  if (fleet_) {
+    for (const FleetFacts& facts : fleet_->facts()) model += (model.empty() ? "" : ", ") + facts.name;
   }
-  (*log)->say("Draining: no new requests; what runs has " + std::to_string(static_cast<int>(options.drain_timeout)) +
-              " s to end.");
-  service.set_draining();
-  http.drain();
-  const double deadline = steady_clock().now() + options.drain_timeout;
-  while (http.n_connections() > 0 && steady_clock().now() < deadline) {
-    if (signals.came_within(20, **log)) end_at_once(**log);
+  for (const std::string& alias : options_.aliases) model += ", " + alias;
+  log_->say("Serving " + model + " on " + url_ + (options_.page ? " (page and API)" : " (API)") +
+            (has_keys_ ? ", with API keys." : "."));
+  if (!is_loopback(options_.host)) {
+    log_->say(has_keys_ ? "Other machines can reach this server."
+                        : "Other machines can reach this server, and it asks for no key: see --api-key-file.");
   }
-  if (http.n_connections() > 0) {
-    http.cancel_all();
-    for (int i = 0; i < 100 && http.n_connections() > 0; ++i) {
-      if (signals.came_within(20, **log)) end_at_once(**log);
-    }
+}
+
+// Until there are none, or `is_late`. A second signal ends the process.
+void Serving::wait_for_connections(const std::function<bool()>& is_late) {
+  while (http_->n_connections() > 0 && !is_late()) {
+    if (signals_.came_within(20, *log_)) end_at_once(*log_);
   }
-  if (batches) batches->stop();
-  if (fleet) fleet->join();  // what it does ends in connections
-  http.stop();
-  if (*backend) (*backend)->stop();
-  (*log)->say("Ended.");
+}
+
+void Serving::drain() {
+  log_->say("Draining: no new requests; what runs has " + std::to_string(static_cast<int>(options_.drain_timeout)) +
+            " s to end.");
+  service_->set_draining();
+  http_->drain();
+  const double deadline = steady_clock().now() + options_.drain_timeout;
+  wait_for_connections([&] { return steady_clock().now() >= deadline; });
+  if (http_->n_connections() > 0) {
+    http_->cancel_all();
+    int n_waits = 0;
+    wait_for_connections([&] { return ++n_waits > 100; });
+  }
+  if (batches_) batches_->stop();
+  if (fleet_) fleet_->join();  // what it does ends in connections
+  http_->stop();
+  if (backend_) backend_->stop();
+  log_->say("Ended.");
+}
+
+Result<int> serve_until_stopped(const ServerOptions& options, const LoadBackend& load, FleetOptions several) {
+  Serving serving(options, load, std::move(several));
+  using Step = std::optional<int> (Serving::*)();
+  for (const Step step : {&Serving::open, &Serving::listen, &Serving::load, &Serving::start}) {
+    if (const std::optional<int> code = (serving.*step)()) return int{*code};
+  }
+  serving.wait();
+  serving.drain();
   return int{kServeOk};
 }
 

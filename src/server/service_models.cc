@@ -101,6 +101,15 @@ std::vector<Service::ListedModel> Service::listed() const {
 
 namespace {
 
+// `has_model`: it must name one.
+Result<Json> read_object(const WebRequest& request, const JsonLimits& limits, bool has_model) {
+  ASSIGN_OR_RETURN(Json body, parse_body(request.body, limits));
+  if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
+  if (has_model && text_at(body, "model") == nullptr)
+    return invalid("model is missing; it must be a model's name.", "model");
+  return body;
+}
+
 std::string model_named_in(const WebRequest& request, const Json& body, const std::string* of_instances) {
   const std::string* name = text_at(body, "model");
   if (name == nullptr && request.path() == "/api/show") name = text_at(body, "name");
@@ -150,20 +159,11 @@ bool Service::choose_model(WebRequest& request) {
   const bool changes_model = route->handler == &Service::change_model;
   const bool is_read = std::string_view(route->method) == "GET";  // which loads nothing
   if (!route->needs_model() && !changes_model) return true;
-  Json body;
-  std::string named;
-  if (is_read) {
-    named = percent_decoded(query_value(request.query(), "model").value_or(""));
-  } else {
-    Result<Json> read = parse_body(request.body, options_.api.json);
-    if (!read) return refuse(ApiError::of(read.error()));
-    body = *std::move(read);
-    if (body.object() == nullptr)
-      return refuse(ApiError::of(invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".")));
-    if (changes_model && text_at(body, "model") == nullptr)
-      return refuse(ApiError::of(invalid("model is missing; it must be a model's name.", "model")));
-    named = model_named_in(request, body, model_of_instances(body));
-  }
+  Result<Json> read = is_read ? Json() : read_object(request, options_.api.json, changes_model);
+  if (!read) return refuse(ApiError::of(read.error()));
+  Json& body = *read;
+  const std::string named = is_read ? percent_decoded(query_value(request.query(), "model").value_or(""))
+                                    : model_named_in(request, body, model_of_instances(body));
   request.tenant = exchange.tenant;
   request.model_name = fleet->model_for(named);
   if (request.model_name.empty()) return refuse(ApiError::of(no_such_model(named)));
