@@ -3,7 +3,7 @@
 //
 // A test notes what it computed. When it ends, what it noted, as a set (machines have other numbers of instruction
 // sets), must have the digest of its line in tests/pinned_bits.txt. IBID_UPDATE_PINNED_BITS=1 writes the lines of the
-// tests that ran: whoever does that raises the arithmetic's version, or has changed the test alone.
+// tests that ran: this requires a new arithmetic version, unless only the test has changed.
 #pragma once
 
 #include <gtest/gtest.h>

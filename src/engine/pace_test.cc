@@ -51,7 +51,7 @@ TEST(Pace, NorWhereEachStepTakesATenthMoreOrLess) { expect_no_stall({.noise = 0.
 TEST(Pace, WhatWasMeasuredBeforeAnyRequestHoldsForTheFirstOnes) {
   const LinearCost costs[] = {
       {},
-      {.step = 1e-3, .prompt = 6e-4, .decode = 1e-4},  // decodes that cost far less than an estimate says
+      {.step = 1e-3, .prompt = 6e-4, .decode = 1e-4},  // decodes that cost far less than estimated
       {.step = 0.2, .prompt = 0.02, .decode = 0.03, .prompt_read = 1e-5, .decode_read = 4e-5}};
   for (const LinearCost& cost : costs) {
     TimedEngine t({}, cost);

@@ -250,8 +250,8 @@ TEST(EngineRejection, WhatCanNeverComeIsNoTopChoice) {
 
 enum class Scheme : uint8_t { kIndependent, kDistinct, kCertain };
 
-// Trees of the laws that Near has: after each draft of a level as many as the next level says, of independent draws,
-// of distinct ones or the likeliest.
+// Trees drawn from Near's distributions: after each draft of a level as many as the next level has, independent draws,
+// distinct ones or the likeliest.
 class Forking final : public Proposer {
  public:
   Forking(float part, std::vector<int32_t> widths, Scheme scheme)

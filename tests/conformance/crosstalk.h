@@ -1,5 +1,5 @@
-// Requests of many kinds to a server whose answers are a function of the request alone, and what an answer says without
-// what differs from one time to the next: ids, times, what the cache had.
+// Requests of many kinds to a server whose answers are a function of the request alone, and an answer without what
+// differs from one time to the next: ids, times, cached tokens.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ struct AskedOfServer {
   std::string path, body;
 };
 
-// Each kind of request that says something of what its answer must be, and those that do not.
+// Each kind of request that constrains its answer, and those that do not.
 inline std::vector<AskedOfServer> kinds_of_requests() {
   const std::string schema =
       R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false})";

@@ -1,4 +1,4 @@
-// FakeBackend: a scripted engine on a thread of its own, with a vocabulary of the 256 bytes. What it says is a function
+// FakeBackend: a scripted engine on a thread of its own, with a vocabulary of the 256 bytes. Its answer is a function
 // of prompt, seed and choice alone, so that a test knows every answer; its speed, queue and faults are the test's.
 #pragma once
 

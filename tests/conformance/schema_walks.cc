@@ -5,7 +5,7 @@
 //
 // Each walk has so many tokens, drawn too, and closes in time. Where many tokens may come, as inside strings, every
 // second one is punctuation where there is some; where few may, the first byte is drawn and then one of its tokens, so
-// that what a grammar says seldom is drawn as often as what it says in many ways.
+// that rare parts of a grammar are drawn as often as parts with many spellings.
 #include <algorithm>
 #include <bit>
 #include <iostream>

@@ -119,7 +119,7 @@ TEST(ServerOrigin, WhatABrowserSendsForAnotherSiteIsRefusedWithKeysToo) {
   RawClient client(open.port()), with_key(keyed.port());
   for (const FromAPage& row : kFromPages) {
     for (const HttpAnswer& a : {ask(client, row),
-                                // What the browser was told once, it sends by itself.
+                                // The browser repeats these credentials by itself.
                                 ask(with_key, row, "Authorization: Basic bWU6c2VjcmV0LWtleS0x\r\n")}) {
       EXPECT_EQ(a.status, row.is_refused ? 403 : 200) << row.path << "\n" << row.headers << a.body;
       if (row.is_refused) {

@@ -139,7 +139,7 @@ TEST(ServerEmbeddings, OfEachTokenStandOneAfterTheOther) {
   const Json& first = (*answer.find("data")->array())[0];
   EXPECT_EQ(*first.find("object")->string(), "pooling");
   EXPECT_EQ(of(*first.find("data")), rows);
-  // Normed unless it is told otherwise, each by itself.
+  // Normalised by default, each by itself.
   const Json unit = post_json(client, "/pooling", R"({"input":"hey",)" + each + "}");
   EXPECT_EQ(of(*(*unit.find("data")->array())[0].find("data"))[2], normed(rows[2]));
   const Json bytes = post_json(client, "/pooling",

@@ -1,5 +1,5 @@
-// Several models in one server: loaded when they are asked for, unloaded where another wants their room and nobody uses
-// them, and no request lost.
+// Several models in one server: loaded on demand, unloaded if another one needs their room and they are idle, and no
+// request lost.
 #include "server/fleet.h"
 
 #include <sys/resource.h>
@@ -381,8 +381,7 @@ TEST(Fleet, WhatWaitedForItsModelGivesWayAndTheLoadDoesNot) {
   EXPECT_GT(server.counts.nice_of_submit, server.counts.nice_of_load);
 }
 
-// The model that is to make room waits for the answers that the batch has under way, and these for whoever collects
-// them.
+// The model that must make room waits for the answers that the batch has under way, and these wait for their reader.
 TEST(Fleet, ABatchOfTwoModelsThatDoNotFitTogetherEnds) {
   const TempFolder folder;
   FleetServer server(100, "", 1);
@@ -650,7 +649,7 @@ TEST(Fleet, ATenantUnloadsWhatItAloneHasUsed) {
     refused("bob", "/models/unload", names + "}");
     EXPECT_TRUE(refused("bob", "/api/generate", names + R"(,"keep_alive":0})").starts_with("{\"error\":\""));
     refused("bob", "/api/chat", names + R"(,"keep_alive":"0s","messages":[]})");
-    // A question is answered; what it says of the model besides is not done.
+    // A question is answered; its other commands about the model are ignored.
     EXPECT_EQ(
         of_tenant(server, "bob", "/api/generate", names + R"(,"prompt":"x","stream":false,"keep_alive":0})").status,
         200);

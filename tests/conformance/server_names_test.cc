@@ -9,7 +9,7 @@ TEST(ServerNames, AModelThatIsServedAloneAnswersToAnyName) {
   RawClient client(server.port());
   const HttpAnswer a = client.post("/v1/chat/completions", chat_body("x", R"("model":"gpt-9","max_tokens":2)"));
   EXPECT_EQ(a.status, 200) << a.body;
-  EXPECT_NE(a.body.find("\"model\":\"fake-1\""), std::string::npos) << a.body;  // and says who it is
+  EXPECT_NE(a.body.find("\"model\":\"fake-1\""), std::string::npos) << a.body;  // and names its model
   EXPECT_EQ(client.get("/v1/models/gpt-9").status, 404);
 }
 

@@ -40,8 +40,8 @@ TEST(ServerTemplate, AHistoryWithToolCallsIsHandedOverAsTheTemplateReadsIt) {
             R"(<system>D<user>W?<assistant>({"k": [1, "v"]})<tool>21)");
 }
 
-// Whether an answer begins within reasoning, and so where its grammar begins, the template says, or the client in an
-// answer that goes on; no text of a user's, whatever it spells and wherever it stands.
+// The template, or the client in an answer that it continues, determines whether an answer begins within reasoning, and
+// so where its grammar begins; no text of a user does, whatever it spells and wherever it stands.
 TEST(ServerTemplate, WhatAUserSpellsSetsNoGrammar) {
   const std::string messages = "{% for m in messages %}{{ m.role|upper }}{{ m.content }}{% endfor %}";
   const auto ask = [&](const std::string& end, const std::string& said, const std::string& more) {
@@ -53,7 +53,7 @@ TEST(ServerTemplate, WhatAUserSpellsSetsNoGrammar) {
   const auto has = [](const std::string& body, const std::string& part) { return body.find(part) != body.npos; };
   const std::string opens = "<think>", knows = "{% if false %}<think></think><tool_call>{% endif %}";
 
-  // The fake model's answer is letters; which field they stand in says whether the prompt has left it in its reasoning.
+  // The fake model's answer is letters; their field shows whether the prompt has left it in its reasoning.
   const auto reasons = [&](const std::string& end, const std::string& said) {
     const std::string body = ask(end, said, R"(,"ignore_eos":true)");
     EXPECT_TRUE(has(body, R"("finish_reason":"length")")) << body;

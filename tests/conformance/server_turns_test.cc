@@ -4,7 +4,7 @@
 namespace ibid {
 namespace {
 
-// Handled apart, and held there where it says so.
+// Handled on a separate thread, and held there on request.
 std::string long_body(const std::string& user, int schema) {
   return chat_body(user, R"("max_tokens":1,"response_format":{"type":"json_schema","json_schema":{"name":"s","schema":)"
                          R"({"type":"integer","minimum":)" +

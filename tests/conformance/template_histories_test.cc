@@ -1,4 +1,4 @@
-// Histories as clients send them, over templates of many shapes: what says the same gives one prompt, and what a
+// Histories as clients send them, over templates of many shapes: equivalent histories give one prompt, and what a
 // template refuses in one form it takes in another. Where IBID_DATA names a folder, its
 // templates/ are tried too.
 #include <gtest/gtest.h>
@@ -233,7 +233,7 @@ TEST(TemplateHistories, FormsOfNothingGiveOnePrompt) {
   EXPECT_GT(n_prompts, 3000u);
 }
 
-// A random history, and the contents that it has, by the role that says them. Canonical: one system message at the
+// A random history, and the contents that it has, by role. Canonical: one system message at the
 // beginning, turns alternate, a call a message, ids of nine letters, names of a few.
 struct Drawn {
   std::vector<std::string> messages;

@@ -1,5 +1,5 @@
 // The strings that tokenizers are compared on: string i of a corpus is a function of (seed, i), the same here and in
-// tools/tokenizer_corpus.py, which says what is in them; change both or neither.
+// tools/tokenizer_corpus.py, which describes their contents; change both or neither.
 #pragma once
 
 #include <cstdint>

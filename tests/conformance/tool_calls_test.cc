@@ -379,7 +379,8 @@ TEST(ToolCalls, OfEveryFamilyAreReadBackAsTheyWerePrinted) {
   RecordProperty("texts", n_texts);
 }
 
-// What the server tells a model whose template tells it nothing is what is read, whatever markers that template has.
+// The server's own description of tools, for a template without one, gives calls that are parsed, whatever markers that
+// template has.
 TEST(ToolCalls, AreReadAsTheyWereAskedFor) {
   const auto generic = AnswerFormat::of_template({}).tools;
   for (const ToolTemplate& family : tool_templates()) {

@@ -12,12 +12,12 @@ struct ToolTemplate {
   const char* name;
   std::string calls;  // prints `c`, a call's function, with its `id` and `loop`; around it `before` and `after`
   std::string before = {}, following = {};
-  bool is_typed = false;  // says of each value whether it is a string
+  bool is_typed = false;  // marks for each value whether it is a string
   bool has_one_call = false;
   bool has_ids = false;
   bool spells_python = false;  // values that are no strings
 
-  // The markers of what it prints name the format; a template that tells no tools has its calls told by the server.
+  // The markers of what it prints name the format; if a template renders no tools, the server describes them.
   std::string source(bool tells_tools = true) const {
     return std::string(tells_tools ? "{% if tools %}<u>You have tools: {{ tools | tojson }}<e>{% endif %}" : "") +
            "{% for m in messages %}{% if m.role == 'assistant' %}<a>{{ m.content or '' }}"

@@ -1,5 +1,5 @@
-// Failed allocations inside the engine: whichever one fails, at most the request that it was for ends, with an error
-// that says so; all others answer as if nothing had happened, every block comes back, and the engine goes on.
+// Failed allocations inside the engine: for any failing allocation, at most the request that it was for ends, with an
+// error that reports it; all others answer as if nothing had happened, every block comes back, and the engine goes on.
 #include <gtest/gtest.h>
 
 #include <map>

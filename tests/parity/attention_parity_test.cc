@@ -183,7 +183,7 @@ TEST(AttentionParity, ManySequencesAtOnceEqualEachAlone) {
   EXPECT_EQ(difference(together.rows(), apart.rows()), "");
 }
 
-// Drafts after a text: as many rows as register tiles have, and some more, each with the bits of its token alone.
+// Drafts after a sequence: as many rows as register tiles have, and some more, each with the bits of its token alone.
 TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
   ThreadTeam team(1);
   Stream s(team);
@@ -213,8 +213,8 @@ TEST(AttentionParity, AnyNumberOfRowsHasTheBitsOfEachAlone) {
   }
 }
 
-// Over all pieces, and over those alone that a window reaches. Those of the longest texts are of several KV heads, all
-// or a part.
+// Over all pieces, and over those alone that a window reaches. Those of the longest sequences are of several KV heads,
+// all or a part.
 TEST(AttentionParity, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
   ThreadTeam one(1), four(4);
   const Shape three = {.heads = 9, .kv_heads = 3, .head_len = 64, .dtype = DType::kF16};

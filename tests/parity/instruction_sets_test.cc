@@ -5,7 +5,7 @@
 namespace ibid::parity {
 namespace {
 
-// IBID_EXPECT_ISAS: their names, worst first; tests/house/arm64.sh says so of each processor that it emulates.
+// IBID_EXPECT_ISAS: their names, worst first; tests/house/arm64.sh sets it for each processor that it emulates.
 TEST(InstructionSets, EachHasProductsOfItsOwnAndAreThoseThatTheMachineHas) {
   std::string names;
   std::set<const void*> products;

@@ -11,8 +11,8 @@
 //   blocks free=3 cached=2 in_use=3 shared=0      any of them
 //   requests running=2 waiting=1
 //   copies 1                            of the last step
-//   cached A 8                          prompt tokens of A that came from the cache, as its usage says
-//   refused A prompt=40 max=3 : sentence          submit() says no, with these words in it
+//   cached A 8                          prompt tokens of A that came from the cache, by its usage
+//   refused A prompt=40 max=3 : sentence          submit() rejects it, with these words
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -103,7 +103,7 @@ int32_t CacheOracle::ask() {
       if (len == block_len_) ++n_free_, --n_own, pin(path[i]), n_held = i + 1;
       continue;
     }
-    if (n.len > 0) forget(path[i]);  // a shorter tail says nothing that this does not
+    if (n.len > 0) forget(path[i]);  // a shorter tail is contained in this one
     n.len = len;
     n.came = ++tick_;
     if (n.parent >= 0) unlist(n.parent), ++nodes_[static_cast<size_t>(n.parent)].n_children;

@@ -14,7 +14,7 @@ namespace ibid::sim {
 Request request_of(const Event& submit, const World& world, std::vector<TokenId> before);
 
 // Proposes the sequence's continuation (`right`: all of it, prompt and answer) with occasional errors, as a chain or as
-// a tree; or any tokens, if the world says so. A function of the world and the sequence only.
+// a tree; or any tokens, if the world is so configured. A function of the world and the sequence only.
 void draft(const ProposalInput& input, const World& world, std::span<const TokenId> right, Drafts& drafts);
 
 }  // namespace ibid::sim

@@ -56,7 +56,7 @@ Solo solo_answer(const Request& request, int32_t choice, int32_t context_len) {
   for (const TokenId t : request.prompt) out.prefixes.push_back(prefix = mix(prefix, t));
   const std::vector<std::string> none;
   const auto& stops = request.stops ? request.stops->strings() : none;
-  std::string unread, read;  // before min_tokens nobody looks for stops
+  std::string unread, read;  // before min_tokens stops are not searched for
   float logits[kVocabSize];
   while (request.max_tokens < 0 || out.n_answered() < request.max_tokens) {
     logits_after(prefix, logits);
