@@ -15,6 +15,9 @@
 // so hosts that run beside each other name the same. They share nothing else: each engine belongs to the thread that
 // calls its step(), and several step at once.
 //
+// A program that embeds ibid sets two more things for its process: the level of the log (base/log.h), and what happens
+// when a model's file is cut short while it is mapped (base/mapped_file.h: end_where_files_are_cut; by default SIGBUS).
+//
 // Errors are sentences for a person; Error::where names the option at fault, as the command line spells it. What does
 // not fit into memory is kExhausted, and nothing of it is held afterwards. Nothing throws.
 #pragma once
