@@ -13,7 +13,8 @@
 #include <string>
 
 #include "bench/speculation_prompts.h"
-#include "cli/options/loading.h"
+#include "cli/terminal/exit_code.h"
+#include "host/loading.h"
 #include "model/one_sequence.h"
 #include "spec/suffix_automaton.h"
 

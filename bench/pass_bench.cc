@@ -14,7 +14,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "cli/options/loading.h"
+#include "cli/terminal/exit_code.h"
+#include "host/loading.h"
 #include "kernels/isa.h"
 
 namespace ibid::bench {

@@ -24,7 +24,8 @@
 
 #include "base/check.h"
 #include "bench/speculation_prompts.h"
-#include "cli/options/loading.h"
+#include "cli/terminal/exit_code.h"
+#include "host/host.h"
 #include "host/proposers.h"
 #include "spec/experimental/store_proposer.h"
 #include "spec/free_proposers.h"

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/options/loading.h"
+#include "cache/block_cache.h"
+#include "cli/terminal/exit_code.h"
+#include "host/loading.h"
 #include "kernels/batch_arrays.h"
 #include "worker/model_pass.h"
 #include "worker/worker.h"

@@ -14,10 +14,12 @@
 #include "cli/measure/bench_spec.h"
 #include "cli/measure/draft_prompts.h"
 #include "cli/measure/step_profile.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/options/text_file.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
 #include "engine/engine.h"
+#include "host/host.h"
 
 namespace ibid::cli {
 namespace {
@@ -80,8 +82,8 @@ Status bench_drafts(const BenchOptions& options) {
     texts = draft_prompts(file);
     if (texts.empty()) return invalid("There is no prompt in " + in_quotes(options.prompts) + ".", "--prompts");
   }
-  const StepLimits limits = {.step_tokens = 512, .max_sequences = 1, .spec = options.spec};
-  ASSIGN_OR_RETURN(const Loaded loaded, host::load(options.model, limits, {}, terminal_progress()));
+  const host::StepLimits limits = {.step_tokens = 512, .max_sequences = 1, .spec = options.spec};
+  ASSIGN_OR_RETURN(const host::Loaded loaded, host::load(options.model, limits, {}, terminal_progress()));
   ASSIGN_OR_RETURN(const ChatTemplate chat, host::load_template(*loaded.file, *loaded.tokenizer));
   std::vector<std::pair<std::string, std::vector<TokenId>>> prompts;
   for (const DraftPrompt& text : texts) {
@@ -149,8 +151,8 @@ Status bench_one(const BenchOptions& options, const Combination& one, const std:
   ModelArgs args = one.model;
   args.context_len = std::max(args.context_len, longest);
   const int32_t budget = std::min(one.n_batch, one.n_ubatch);
-  const StepLimits limits = {.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
-  ASSIGN_OR_RETURN(const Loaded loaded, host::load(args, limits, {}, terminal_progress()));
+  const host::StepLimits limits = {.step_tokens = std::max(budget, n_streams), .max_sequences = n_streams};
+  ASSIGN_OR_RETURN(const host::Loaded loaded, host::load(args, limits, {}, terminal_progress()));
   EngineOptions engine_options = loaded.engine_options(limits);
   engine_options.prefix_cache = false;
   engine_options.policy = PolicyKind::kFirstCome;  // prompts in whole steps

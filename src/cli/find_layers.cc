@@ -15,9 +15,11 @@
 
 #include "base/caught.h"
 #include "cli/options/flag_values.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/options/text_file.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
+#include "host/loading.h"
 #include "model/one_sequence.h"
 #include "sample/sampler.h"
 #include "spec/experimental/layer_search.h"
@@ -25,11 +27,11 @@
 namespace ibid::cli {
 namespace {
 
-constexpr int32_t kStep = 64, kRuns = 40, kBefore = 64, kRowsMore = 4;
+constexpr int32_t kStep = 64, kTimings = 40, kBefore = 64, kRowsMore = 4;
 
 class Finder {
  public:
-  Finder(Loaded& loaded, std::vector<TokenId> tokens, std::shared_ptr<const Sampler> sampler)
+  Finder(host::Loaded& loaded, std::vector<TokenId> tokens, std::shared_ptr<const Sampler> sampler)
       : loaded_(loaded), tokens_(std::move(tokens)), sampler_(std::move(sampler)) {}
 
   Status read_whole() {
@@ -87,7 +89,7 @@ class Finder {
     const auto tokens = std::span<const TokenId>(tokens_);
     sequence.append(tokens.first(static_cast<size_t>(n_before)), {});
     double best = std::numeric_limits<double>::infinity();
-    for (int32_t i = 0; i < kRuns; ++i) {
+    for (int32_t i = 0; i < kTimings; ++i) {
       sequence.truncate(n_before);
       const double begin = steady_clock().now();
       sequence.append(tokens.subspan(static_cast<size_t>(n_before), static_cast<size_t>(n)),
@@ -97,7 +99,7 @@ class Finder {
     return best;
   }
 
-  Loaded& loaded_;
+  host::Loaded& loaded_;
   std::vector<TokenId> tokens_;
   std::shared_ptr<const Sampler> sampler_;
   SamplerScratch scratch_;
@@ -135,7 +137,7 @@ void print(const std::vector<LayerChoice>& found, const LayerCosts& costs) {
 
 Status find(const FindLayersOptions& options) {
   ASSIGN_OR_RETURN(const std::string text, text_of_file(options.file));
-  ASSIGN_OR_RETURN(Loaded loaded,
+  ASSIGN_OR_RETURN(host::Loaded loaded,
                    host::load(options.model, {.step_tokens = kStep, .max_sequences = 1}, {}, terminal_progress()));
   std::vector<TokenId> tokens = loaded.tokenizer->encode(text, {.add_special = true});
   tokens.resize(

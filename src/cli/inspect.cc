@@ -4,9 +4,10 @@
 #include <cstdio>
 #include <map>
 
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
+#include "host/loading.h"
 #include "model/config.h"
 #include "model/kv_arithmetic.h"
 #include "model/tokenizer_of_model.h"

@@ -15,9 +15,11 @@
 
 #include "base/quoted.h"
 #include "cli/measure/text_windows.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/options/text_file.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
+#include "host/loading.h"
 
 namespace ibid::cli {
 namespace {
@@ -91,7 +93,7 @@ double divergence(std::span<const float> base, std::span<const float> own) {
 
 class Scorer {
  public:
-  Scorer(const PerplexityOptions& options, Loaded& own, Loaded* base, std::vector<TokenId> tokens)
+  Scorer(const PerplexityOptions& options, host::Loaded& own, host::Loaded* base, std::vector<TokenId> tokens)
       : options_(options), own_(own), base_(base), tokens_(std::move(tokens)) {
     const std::vector<TokenId> empty = own.tokenizer->encode("", {.add_special = true});
     if (!empty.empty() && !tokens_.empty() && empty.front() == tokens_.front()) begin_ = empty.front();
@@ -155,15 +157,16 @@ class Scorer {
   }
 
   const PerplexityOptions& options_;
-  Loaded& own_;
-  Loaded* base_;
+  host::Loaded& own_;
+  host::Loaded* base_;
   std::vector<TokenId> tokens_;
   std::optional<TokenId> begin_;  // of every text
   Scores scores_;
 };
 
 // Whether both read a text alike.
-Status check_base(const Loaded& own, const Loaded& base, const std::vector<TokenId>& tokens, const std::string& text) {
+Status check_base(const host::Loaded& own, const host::Loaded& base, const std::vector<TokenId>& tokens,
+                  const std::string& text) {
   if (own.model->config().vocab_size == base.model->config().vocab_size &&
       base.tokenizer->encode(text, {.add_special = true}) == tokens)
     return {};
@@ -171,7 +174,7 @@ Status check_base(const Loaded& own, const Loaded& base, const std::vector<Token
                  "--base");
 }
 
-void print(const Scores& s, const Loaded* base, double tokens_per_second) {
+void print(const Scores& s, const host::Loaded* base, double tokens_per_second) {
   std::printf("%s\n", fmt::format("tokens {}  perplexity {:.4f}  nll {:.6f} +- {:.6f}  {:.1f} tokens/s", s.nll.n,
                                   std::exp(s.nll.mean()), s.nll.mean(), s.nll.error(), tokens_per_second)
                           .c_str());
@@ -192,11 +195,11 @@ void print(const Scores& s, const Loaded* base, double tokens_per_second) {
 int perplexity(const PerplexityOptions& options) {
   auto text = text_of_file(options.file);
   if (!text) return fail(text.error());
-  const StepLimits limits = {.step_tokens = 512, .max_sequences = 64};
+  const host::StepLimits limits = {.step_tokens = 512, .max_sequences = 64};
   auto loaded = host::load(options.model, limits, {}, terminal_progress());
   if (!loaded) return fail(loaded.error());
   std::vector<TokenId> tokens = loaded->tokenizer->encode(*text, {.add_special = true});
-  std::optional<Loaded> base;
+  std::optional<host::Loaded> base;
   if (!options.base.empty()) {
     ModelArgs args = options.model;
     args.model = options.base;

@@ -10,9 +10,13 @@
 #include "cli/measure/draft_prompts.h"
 #include "cli/measure/plan_speed.h"
 #include "cli/options/flag_values.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/options/server_host.h"
+#include "cli/options/text_file.h"
+#include "cli/terminal/exit_code.h"
+#include "cli/terminal/progress.h"
 #include "engine/engine_size.h"
+#include "host/host.h"
 #include "server/server_memory.h"
 
 namespace ibid::cli {
@@ -28,7 +32,7 @@ std::string amount(int64_t bytes) {
   return bytes < 1 << 30 ? fmt::format("{:.1f} MiB", n / (1 << 20)) : fmt::format("{:.2f} GiB", n / (1 << 30));
 }
 
-void print_memory(const Loaded& sized, const EngineOptions& engine, int64_t limit) {
+void print_memory(const host::Loaded& sized, const EngineOptions& engine, int64_t limit) {
   const auto line = [](const std::string& name, int64_t bytes) {
     std::printf("  %-28s %12s\n", name.c_str(), amount(bytes).c_str());
   };
@@ -53,7 +57,7 @@ Result<Devices> devices_from(const std::string& text) {
 }
 
 // What `n_streams` full contexts take there: weights once, spread over all.
-Status print_devices(const Loaded& sized, const EngineOptions& engine, int64_t n_streams,
+Status print_devices(const host::Loaded& sized, const EngineOptions& engine, int64_t n_streams,
                      const std::vector<std::string>& asked) {
   const int64_t n_blocks = (sized.context_len + engine.block_len - 1) / engine.block_len;
   const MemoryUse& use = sized.model->memory();
@@ -77,7 +81,7 @@ void print_view(const PredictedSpeed& speed, const WindowArgs& window, int32_t d
               n, step(n) / step(depth));
 }
 
-void print_draft_model(const Loaded& sized) {
+void print_draft_model(const host::Loaded& sized) {
   const ModelConfig &own = sized.draft->model->config(), &of_target = sized.model->config();
   if (!sized.draft->skipped.empty()) {
     std::printf("draft model: the model itself, %ld of its %ld layers\n", static_cast<long>(own.n_layers),
@@ -90,13 +94,13 @@ void print_draft_model(const Loaded& sized) {
 }
 
 // What those of --spec draft along answers of the model's own, what that costs, and which of them pays.
-Result<DraftMeasures> print_drafts(const PlanOptions& options, const Loaded& sized, const PredictedSpeed& speed,
+Result<DraftMeasures> print_drafts(const PlanOptions& options, const host::Loaded& sized, const PredictedSpeed& speed,
                                    int32_t depth) {
   const SpecArgs& spec = options.serve.spec;
-  const StepLimits limits = {.spec = spec, .draft_chains = true};
+  const host::StepLimits limits = {.spec = spec, .draft_chains = true};
   ModelArgs args = options.serve.model;
   args.context_len = sized.context_len;
-  ASSIGN_OR_RETURN(const Loaded loaded, host::load(args, limits, {}, terminal_progress()));
+  ASSIGN_OR_RETURN(const host::Loaded loaded, host::load(args, limits, {}, terminal_progress()));
   DraftRun run{.temperature = options.temperature};
   if (!options.text.empty()) {
     ASSIGN_OR_RETURN(const std::string text, text_of_file(options.text));
@@ -125,7 +129,7 @@ int plan(const PlanOptions& options) {
   ServeOptions serve = options.serve;
   fit_server(serve.server, serve.model.memory_bytes);
   const host::HostOptions wanted = host_options(serve, "");
-  const StepLimits& limits = wanted.limits;
+  const host::StepLimits& limits = wanted.limits;
   auto sized = host::size(wanted, terminal_progress());
   if (!sized) return fail(sized.error());
   const int64_t limit = serve.model.memory_bytes > 0 ? serve.model.memory_bytes : usable_bytes();

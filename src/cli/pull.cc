@@ -4,12 +4,13 @@
 #include <cstdio>
 
 #include "base/cache_folder.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
 #include "format/fetched_file.h"
 #include "format/registry.h"
 #include "format/source.h"
+#include "host/loading.h"
 
 namespace ibid::cli {
 

@@ -5,10 +5,11 @@
 #include <filesystem>
 
 #include "base/quoted.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
 #include "format/requantise.h"
+#include "host/loading.h"
 #include "model/config.h"
 
 namespace ibid::cli {

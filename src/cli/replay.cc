@@ -6,11 +6,13 @@
 
 #include "base/caught.h"
 #include "base/clock.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
+#include "cli/terminal/progress.h"
 #include "engine/record/life.h"
 #include "engine/record/replay.h"
 #include "format/model_digest.h"
+#include "host/host.h"
 #include "kernels/arithmetic_version.h"
 
 namespace ibid::cli {
@@ -19,7 +21,7 @@ namespace {
 struct Parts {
   std::unique_ptr<ThreadTeam> team;  // without a model
   std::unique_ptr<Stream> stream;
-  Loaded loaded;
+  host::Loaded loaded;
   std::unique_ptr<Engine> engine;
 };
 
@@ -45,11 +47,11 @@ Status make_with_model(const ReplayOptions& options, Replay& replay, Parts& part
   ModelArgs args = options.model;
   args.context_len = head.context_len;
   args.kv_dtype = head.options.kv_dtype;
-  const StepLimits limits = {.step_tokens = head.options.step_tokens,
-                             .max_sequences = head.options.max_sequences,
-                             .max_waiting = head.options.max_waiting,
-                             .max_rows = head.options.max_rows,
-                             .kv_bytes = head.options.kv_bytes};
+  const host::StepLimits limits = {.step_tokens = head.options.step_tokens,
+                                   .max_sequences = head.options.max_sequences,
+                                   .max_waiting = head.options.max_waiting,
+                                   .max_rows = head.options.max_rows,
+                                   .kv_bytes = head.options.kv_bytes};
   ASSIGN_OR_RETURN(parts.loaded, host::load(args, limits, {}, terminal_progress()));
   const std::string digest = model_digest(*parts.loaded.file).hex();
   if (digest != head.options.model_digest) {

@@ -12,12 +12,15 @@
 #include "base/quoted.h"
 #include "cli/chat/chat.h"
 #include "cli/chat/chat_session.h"
-#include "cli/options/loading.h"
+#include "cli/options/model_names.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/line_editor.h"
 #include "cli/terminal/line_history.h"
 #include "cli/terminal/line_wrap.h"
+#include "cli/terminal/progress.h"
 #include "cli/terminal/terminal_markdown.h"
+#include "host/host.h"
 #include "server/engine_backend.h"
 #include "server/parameters.h"
 
@@ -105,7 +108,7 @@ int run(const RunOptions& given) {
                                     .measures = false};
   Result<host::Hosted> hosted = host::open(wanted, terminal_progress());
   if (!hosted) return fail(hosted.error());
-  Loaded& loaded = hosted->loaded;
+  host::Loaded& loaded = hosted->loaded;
   struct sigaction action = {};
   action.sa_handler = on_interrupt;  // without SA_RESTART, so that Ctrl-C also ends a wait for input
   sigaction(SIGINT, &action, nullptr);
@@ -127,7 +130,7 @@ int run(const RunOptions& given) {
                            .tokenizer = loaded.tokenizer,
                            .chat_template = std::move(chat_template),
                            .engine = std::move(hosted->engine),
-                           .keep = std::make_shared<Loaded>(std::move(loaded))});
+                           .keep = std::make_shared<host::Loaded>(std::move(loaded))});
   const uint64_t seed =
       options.seed.value_or(std::random_device{}() | (static_cast<uint64_t>(std::random_device{}()) << 32));
   Chat chat(*backend, *std::move(fields), options.system, seed);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/options/loading.h"
+#include "engine/memory_plan.h"
 #include "model/tokenizer_of_model.h"
 
 namespace ibid::cli {

@@ -13,9 +13,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quoted.h"
-#include "cli/options/loading.h"
+#include "cli/options/model_names.h"
 #include "cli/options/options.h"
+#include "cli/options/server_host.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
+#include "host/host.h"
 #include "kernels/arithmetic_version.h"
 #include "kernels/isa.h"
 #include "server/engine_backend.h"
@@ -118,7 +121,7 @@ Result<ChatTemplate> chat_template_from(const std::string& path) {
 }
 
 // "file.gguf, llama 135M Q4_1, 8192 tokens of context, ...".
-std::string about(const Loaded& loaded, int64_t n_blocks, int32_t block_len) {
+std::string about(const host::Loaded& loaded, int64_t n_blocks, int32_t block_len) {
   const int64_t of_block = kv_bytes_of_block(*loaded.model, loaded.kv_dtype, block_len);
   std::string out = fmt::format("{}, {}, {} tokens of context, {} threads, {} kernels, arithmetic {}, {} of memory",
                                 shown(std::filesystem::path(loaded.path).filename().string()), loaded.description(),
@@ -138,7 +141,7 @@ std::string license_of(const ModelFile& file) {
 Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name) {
   const host::HostOptions wanted = host_options(options, name);
   ASSIGN_OR_RETURN(host::Hosted hosted, host::prepare(wanted, terminal_progress()));
-  const Loaded& loaded = hosted.loaded;
+  const host::Loaded& loaded = hosted.loaded;
   const ModelConfig& config = loaded.model->config();
   const bool has_own = !options.chat_template.empty();
   const auto own_template = [&]() -> Result<ChatTemplate> {
@@ -175,7 +178,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
                                       .chat_template = std::move(chat),
                                       .engine = std::move(hosted.engine),
                                       .recorder = std::move(hosted.recorder),
-                                      .keep = std::make_shared<Loaded>(std::move(hosted.loaded))});
+                                      .keep = std::make_shared<host::Loaded>(std::move(hosted.loaded))});
   backend->limit_grammars(options.server.max_grammars_bytes);
   return backend;
 }
@@ -185,7 +188,7 @@ Status check_within(const ServeOptions& options, const NamedModel& model, int64_
   ServeOptions own = options;
   own.model.model = model.typed;
   own.model.memory_bytes = memory_bytes;
-  const Result<Loaded> sized = host::size(host_options(own, model.name), terminal_progress());
+  const Result<host::Loaded> sized = host::size(host_options(own, model.name), terminal_progress());
   if (sized) return {};
   Error error = sized.error();
   if (error.where == kOfMachine) error.kind = ErrorKind::kNoMemory;  // which another time may have it
@@ -200,7 +203,7 @@ Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& m
   own.model.model = model.typed;
   own.model.memory_bytes = memory_bytes;
   const host::HostOptions wanted = host_options(own, model.name);
-  ASSIGN_OR_RETURN(const Loaded sized, host::size(wanted, terminal_progress()));
+  ASSIGN_OR_RETURN(const host::Loaded sized, host::size(wanted, terminal_progress()));
   const EngineOptions engine = sized.engine_options(wanted.limits);
   const int64_t of_block = kv_bytes_of_block(*sized.model, engine.kv_dtype, engine.block_len);
   const int64_t of_context = (sized.context_len + engine.block_len - 1) / engine.block_len * of_block;

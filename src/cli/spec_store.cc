@@ -11,9 +11,10 @@
 #include "base/json.h"
 #include "base/quoted.h"
 #include "base/utf8.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
+#include "host/loading.h"
 
 namespace ibid::cli {
 namespace {

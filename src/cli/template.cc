@@ -5,8 +5,10 @@
 #include <iterator>
 
 #include "cli/messages_file.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
+#include "cli/terminal/progress.h"
+#include "host/loading.h"
 
 namespace ibid::cli {
 namespace {

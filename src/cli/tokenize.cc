@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <sstream>
 
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/options/text_file.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
+#include "host/loading.h"
 
 namespace ibid::cli {
 namespace {

@@ -5,12 +5,13 @@
 #include <filesystem>
 
 #include "base/cache_folder.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
 #include "format/fetched_file.h"
 #include "format/file_lock.h"
 #include "format/model_digest.h"
+#include "host/loading.h"
 #include "model/packed_file.h"
 
 namespace ibid::cli {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxFile = 16 << 20;
 constexpr auto kLook = std::chrono::milliseconds(20);  // how soon Ctrl-C is seen
-constexpr int kLong = 15;                              // looks, after which a prompt takes long
+constexpr int kLongWait = 15;                          // looks, after which a prompt takes long
 
 Json text_message(const char* role, const std::string& content) {
   return Json(Json::Object{{"role", Json(std::string(role))}, {"content", Json(content)}});
@@ -201,7 +201,7 @@ Result<Answer> Chat::run(Endpoint endpoint, const Json& body, AnswerSink& sink,
   std::vector<Output> outputs;
   bool is_cancelled = false, has_begun = false;
   for (int n_looks = 1; !out.choice.finished; ++n_looks) {
-    if (n_looks == kLong && !has_begun) sink.progress(0, n_prompt);
+    if (n_looks == kLongWait && !has_begun) sink.progress(0, n_prompt);
     if (interrupted && !std::exchange(is_cancelled, true)) backend_.cancel(id);
     outputs.clear();
     {

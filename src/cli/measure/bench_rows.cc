@@ -131,7 +131,7 @@ std::string table_text(const std::vector<BenchRow>& rows) {
 
 }  // namespace
 
-BenchRow bench_row(const Loaded& loaded, const BenchCase& test, int32_t n_batch, int32_t n_ubatch) {
+BenchRow bench_row(const host::Loaded& loaded, const BenchCase& test, int32_t n_batch, int32_t n_ubatch) {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
   gmtime_r(&now, &parts);

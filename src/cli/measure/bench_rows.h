@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/measure/bench_case.h"
-#include "cli/options/loading.h"
+#include "host/loading.h"
 
 namespace ibid::cli {
 
@@ -20,7 +20,7 @@ struct BenchRow {
   std::vector<double> seconds;
 };
 
-BenchRow bench_row(const Loaded& loaded, const BenchCase& test, int32_t n_batch, int32_t n_ubatch);
+BenchRow bench_row(const host::Loaded& loaded, const BenchCase& test, int32_t n_batch, int32_t n_ubatch);
 // `output`: md, json, jsonl or csv.
 std::string bench_text(const std::vector<BenchRow>& rows, const std::string& output);
 

@@ -5,8 +5,9 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "cli/options/loading.h"
 #include "cli/options/options.h"
+#include "cli/terminal/exit_code.h"
+#include "host/host.h"
 #include "tiny_files.h"
 
 namespace ibid::cli {
@@ -89,8 +90,8 @@ class Repeating final : public Proposer {
 };
 
 TEST_F(SpecBenchRuns, CountsByPlaceWhatWasVerifiedAndAccepted) {
-  const StepLimits limits{.spec = {.finds_own = false, .k = 2}};
-  const Loaded loaded =
+  const host::StepLimits limits{.spec = {.finds_own = false, .k = 2}};
+  const host::Loaded loaded =
       host::load({.model = testing::tiny_file(folder_, "model.gguf", 260, 1), .threads = 1}, limits).value();
   const auto engine = host::start_engine(loaded, loaded.engine_options(limits)).value();
   engine->speculate(std::make_unique<Repeating>(), 2);

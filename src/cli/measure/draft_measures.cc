@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "cli/terminal/progress.h"
 #include "engine/engine.h"
+#include "host/host.h"
 #include "host/proposers.h"
 #include "spec/free_proposers.h"
 
@@ -204,8 +205,8 @@ class Measurer {
 
 }  // namespace
 
-Result<DraftMeasures> measure_drafts(const Loaded& loaded, const StepLimits& limits, const std::string& name,
-                                     const DraftRun& run) {
+Result<DraftMeasures> measure_drafts(const host::Loaded& loaded, const host::StepLimits& limits,
+                                     const std::string& name, const DraftRun& run) {
   EngineOptions options = loaded.engine_options(limits);
   options.prefix_cache = false;
   options.max_itl = 1e6;

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "cli/measure/draft_gain.h"
-#include "cli/options/loading.h"
+#include "host/loading.h"
 
 namespace ibid::cli {
 
@@ -18,7 +18,7 @@ struct DraftRun {
 };
 
 // Of the look-up, and of what `limits` names beside it, under `name`. `loaded` is by the same limits, for one sequence.
-Result<DraftMeasures> measure_drafts(const Loaded& loaded, const StepLimits& limits, const std::string& name,
-                                     const DraftRun& run);
+Result<DraftMeasures> measure_drafts(const host::Loaded& loaded, const host::StepLimits& limits,
+                                     const std::string& name, const DraftRun& run);
 
 }  // namespace ibid::cli

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/options/options.h"
+#include "host/loading.h"
 #include "tiny_files.h"
 #include "tiny_heads.h"
 
@@ -18,8 +20,8 @@ class DraftMeasuring : public ::testing::Test {
  protected:
   DraftMeasures measure(const std::string& model, SpecArgs spec, float temperature = 0) {
     spec.finds_own = false, spec.k = 4;
-    const StepLimits limits = {.spec = spec, .draft_chains = true};
-    const Loaded loaded = host::load({.model = model, .threads = 1}, limits).value();
+    const host::StepLimits limits = {.spec = spec, .draft_chains = true};
+    const host::Loaded loaded = host::load({.model = model, .threads = 1}, limits).value();
     DraftRun run{.n_tokens = 40, .temperature = temperature};
     for (int32_t i = 0; i < 3; ++i) {
       std::vector<TokenId> prompt;
@@ -62,7 +64,7 @@ TEST_F(DraftMeasuring, AModelThatIsTheTargetIsAlwaysRightAndCostsAsMuch) {
 TEST_F(DraftMeasuring, KnowsEachKindOfProposer) {
   expect_measured(measure(model_, {.draft_model = testing::tiny_file(folder_, "draft.gguf", 260, 2)}));
   expect_measured(measure(model_, {.skip = "1"}));
-  const Loaded target = host::load({.model = model_, .threads = 1}, {}).value();
+  const host::Loaded target = host::load({.model = model_, .threads = 1}, {}).value();
   expect_measured(measure(model_, {.eagle = testing::tiny_eagle_path(folder_, *target.model)}));
   expect_measured(measure(model_, {.heads = tiny_heads_path(folder_, *target.model)}));
   expect_measured(measure(testing::tiny_with_mtp(folder_), {.mtp = true}));
@@ -96,7 +98,7 @@ TEST_F(DraftMeasuring, APlanSaysWhatEachCostsAndWhatPays) {
   const std::string unasked = planned(options);
   EXPECT_NE(unasked.find("drafts that cost nothing"), std::string::npos) << unasked;
   EXPECT_EQ(unasked.find("drafts along"), std::string::npos) << unasked;
-  const Loaded target = host::load({.model = model_, .threads = 1}, {}).value();
+  const host::Loaded target = host::load({.model = model_, .threads = 1}, {}).value();
   options.serve.spec.name = "eagle:it";
   options.serve.spec.eagle = testing::tiny_eagle_path(folder_, *target.model);
   options.text = folder_.write("text", std::string(300, 'a') + " and so on, and so on, and on.");

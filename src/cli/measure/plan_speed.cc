@@ -8,6 +8,7 @@
 
 #include "cli/measure/bench_case.h"
 #include "cli/terminal/progress.h"
+#include "host/host.h"
 #include "spec/gain.h"
 
 namespace ibid::cli {
@@ -36,12 +37,12 @@ Result<double> median_of(Engine& engine, const BenchCase& test, int32_t vocab_si
   return seconds[kRuns / 2] / (test.n_gen > 0 ? test.n_gen : 1);
 }
 
-Result<StepSeconds> measure(const Loaded& sized, int64_t n_layers, int32_t n_wanted) {
+Result<StepSeconds> measure(const host::Loaded& sized, int64_t n_layers, int32_t n_wanted) {
   const int32_t n_streams = std::max(n_wanted, kRowCounts.back());
   const int32_t context = std::min(sized.context_len, kLong + kTokens + 8);
-  const StepLimits limits{
+  const host::StepLimits limits{
       .step_tokens = std::max(512, n_streams), .max_sequences = n_streams, .max_waiting = n_streams};
-  ASSIGN_OR_RETURN(const Loaded layers, host::load_layers(sized, n_layers, context, limits));
+  ASSIGN_OR_RETURN(const host::Loaded layers, host::load_layers(sized, n_layers, context, limits));
   EngineOptions options = layers.engine_options(limits);
   options.prefix_cache = false;
   options.max_itl = 1e6;  // prompts first: streams are measured once all of them decode
@@ -67,7 +68,7 @@ Result<StepSeconds> measure(const Loaded& sized, int64_t n_layers, int32_t n_wan
 
 }  // namespace
 
-Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers) {
+Result<PredictedSpeed> predict_speed(const host::Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers) {
   const int64_t n_all = sized.model->config().n_layers, L = n_layers > 0 ? n_layers : n_all;
   const int64_t of_layer = std::max<int64_t>(1, static_cast<int64_t>(sized.file->tensor_bytes()) / (n_all + 1));
   const int64_t n_many = std::min(L, std::max<int64_t>(4, kMeasuredBytes / of_layer)),

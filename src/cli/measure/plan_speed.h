@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/options/loading.h"
+#include "host/loading.h"
 
 namespace ibid::cli {
 
@@ -23,7 +23,7 @@ inline constexpr std::array<int32_t, 3> kRowCounts = {2, 3, 5};
 
 // `sized`: by size(). Streams are measured with `depth` tokens of context each. `n_layers`: as if it had so many alone;
 // 0: all.
-Result<PredictedSpeed> predict_speed(const Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers = 0);
+Result<PredictedSpeed> predict_speed(const host::Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers = 0);
 
 // What speculation may bring beside that, by the formulas of spec/gain.h: for some rates of acceptance the best number
 // of drafts and the gain, and below which rate it does not pay. `c`: what a draft costs, as a part of a step.

@@ -10,6 +10,9 @@
 #include "base/cache_folder.h"
 #include "cli/measure/draft_measures.h"
 #include "cli/measure/draft_prompts.h"
+#include "cli/options/options.h"
+#include "cli/options/text_file.h"
+#include "host/host.h"
 #include "source_paths.h"
 #include "spec/free_proposers.h"
 
@@ -33,7 +36,7 @@ std::string default_model() {
   return std::filesystem::exists(path) ? path : "";
 }
 
-std::vector<Asked> asked(const Loaded& loaded) {
+std::vector<Asked> asked(const host::Loaded& loaded) {
   const ChatTemplate chat = host::load_template(*loaded.file, *loaded.tokenizer).value();
   std::vector<Asked> out;
   for (const DraftPrompt& p : draft_prompts(text_of_file(source_dir() + "/bench/prompts/speculation.txt").value()))
@@ -42,7 +45,8 @@ std::vector<Asked> asked(const Loaded& loaded) {
 }
 
 // Prompt i has seed i + 1, as in bench/speculation_bench.
-void answer_all(const Loaded& loaded, const StepLimits& limits, float temperature, std::vector<Asked>& all) {
+void answer_all(const host::Loaded& loaded, const host::StepLimits& limits, float temperature,
+                std::vector<Asked>& all) {
   EngineOptions options = loaded.engine_options(limits);
   options.prefix_cache = false;
   options.max_itl = 1e6;
@@ -101,8 +105,8 @@ struct Floors {  // of tokens a step
 };
 
 TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
-  const StepLimits limits{.step_tokens = 512, .max_sequences = kAtOnce, .max_waiting = 64};
-  const Loaded loaded = host::load({.model = model_, .context_len = 1024}, limits).value();
+  const host::StepLimits limits{.step_tokens = 512, .max_sequences = kAtOnce, .max_waiting = 64};
+  const host::Loaded loaded = host::load({.model = model_, .context_len = 1024}, limits).value();
   const ModelFacts facts = {.vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),
                             .context_len = loaded.context_len,
                             .end_of_generation = loaded.engine_options(limits).end_of_generation};
@@ -155,12 +159,12 @@ int64_t least_memory(const IsEnough& is_enough, int64_t draft) {
 // Without a word of the flag, and counted; by the look-up alone where that is asked.
 TEST_F(SlowSpeculationPrompts, OwnHeadIsOnByDefault) {
   const auto limits = [](const SpecArgs& spec) {
-    return StepLimits{.step_tokens = 512, .max_sequences = 1, .spec = spec};
+    return host::StepLimits{.step_tokens = 512, .max_sequences = 1, .spec = spec};
   };
   ModelArgs args{.model = model_, .context_len = 1024, .process_bytes = int64_t{64} << 20};
-  const Loaded by_default = size(args, limits({})).value();
+  const host::Loaded by_default = size(args, limits({})).value();
   ASSERT_TRUE(by_default.eagle);
-  const Loaded alone = size(args, limits({.finds_own = false})).value();
+  const host::Loaded alone = size(args, limits({.finds_own = false})).value();
   EXPECT_FALSE(alone.eagle);
   EXPECT_FALSE(size(args, limits({.by_lookup = false})).value().eagle);
   EXPECT_EQ(by_default.memory.parts.size(), alone.memory.parts.size() + 2);  // itself, and its keys and values
@@ -178,10 +182,10 @@ TEST_F(SlowSpeculationPrompts, OwnHeadIsOnByDefault) {
 // Of ibid's own head, on prompts that share nothing with what it was trained on: a tap of another layer, a norm that is
 // left out or a table of ids that is off would leave next to nothing of this.
 TEST_F(SlowSpeculationPrompts, OwnHeadIsRightAsOftenAsItWas) {
-  StepLimits limits{
+  host::StepLimits limits{
       .step_tokens = 512, .max_sequences = 1, .spec = {.finds_own = false, .eagle = std::string(kOwnEagle), .k = 2}};
   limits.draft_chains = true;
-  const Loaded loaded = host::load({.model = model_, .context_len = 1024}, limits).value();
+  const host::Loaded loaded = host::load({.model = model_, .context_len = 1024}, limits).value();
   for (const auto& [temperature, least] : {std::pair{0.0F, 0.38}, std::pair{0.8F, 0.33}}) {
     DraftRun run{.n_tokens = 48, .temperature = temperature};
     std::vector<std::string> kinds;

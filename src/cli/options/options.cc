@@ -12,7 +12,8 @@
 #include "cli/options/command_line.h"
 #include "cli/options/command_words.h"
 #include "cli/options/help.h"
-#include "cli/options/loading.h"
+#include "cli/options/model_names.h"
+#include "cli/terminal/exit_code.h"
 #include "format/quant_mix.h"
 #include "kernels/arithmetic_version.h"
 

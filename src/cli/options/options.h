@@ -9,21 +9,13 @@
 #include <vector>
 
 #include "cli/options/sampling_flags.h"
+#include "cli/terminal/exit_code.h"
 #include "engine/policy.h"
 #include "host/host_options.h"
 #include "server/server.h"
 #include "tensor/dtype.h"
 
 namespace ibid::cli {
-
-// Exit codes that scripts can use.
-enum ExitCode : int {
-  kOk = 0,
-  kFailed = 1,      // the world is wrong: a file, a model, the network; one sentence on stderr says what
-  kUsage = 2,       // the command line is wrong
-  kTestFailed = 3,  // selftest found a wrong number
-  kInterrupted = 130,
-};
 
 // What every command that runs a model takes, and what those that serve or measure it take besides.
 using host::kOwnEagle;

@@ -1,8 +1,8 @@
 // The context of --for agent: the model's own, as far as memory goes.
 #include <gtest/gtest.h>
 
-#include "cli/options/loading.h"
 #include "cli/options/presets.h"
+#include "host/loading.h"
 #include "model/testing/tiny_model.h"
 #include "temp_folder.h"
 
@@ -18,12 +18,12 @@ TEST(OwnContext, IsTheModelsAsFarAsMemoryGoes) {
   args.model =
       folder.write("model.gguf", testing::tiny_gguf({.vocab_size = 260, .context_len = 65536, .tokenizer = true}));
   args.process_bytes = int64_t{64} << 20;
-  const StepLimits limits{.step_tokens = 64, .max_sequences = 2};
+  const host::StepLimits limits{.step_tokens = 64, .max_sequences = 2};
   const auto context = [&] { return size(args, limits).value().context_len; };
   EXPECT_EQ(context(), 65536);
   ModelArgs others = args;
   others.own_context = false;
-  const Loaded small = size(others, limits).value();
+  const host::Loaded small = size(others, limits).value();
   EXPECT_EQ(small.context_len, 8192);
   // Room for a quarter of it, beside what a small one needs and some more for larger tables.
   args.memory_bytes = small.memory.total() + small.kv_bytes_for(1, 20'000, 16) + (int64_t{1} << 20);

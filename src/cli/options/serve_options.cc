@@ -5,7 +5,7 @@
 #include "base/quoted.h"
 #include "base/utf8.h"
 #include "cli/options/command_line.h"
-#include "cli/options/loading.h"
+#include "cli/options/model_names.h"
 #include "cli/options/presets.h"
 #include "server/dialects.h"
 

@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
-#include "cli/options/loading.h"
+#include "cli/terminal/exit_code.h"
+#include "host/host.h"
 #include "model/testing/tiny_model.h"
 #include "spec/experimental/own_answers.h"
 #include "spec_flags.h"
@@ -32,7 +33,7 @@ class StoreFlag : public ::testing::Test {
   }
   // The store's texts, each after the other's end.
   std::string texts() {
-    const LoadedText text = host::load_text(model_).value();
+    const host::LoadedText text = host::load_text(model_).value();
     const auto store = TextStore::open(store_, text.tokenizer->vocabulary()).value();
     std::string out;
     std::vector<TokenId> ids;
@@ -94,7 +95,7 @@ TEST_F(StoreFlag, NoMoreTokensAreTakenThanItMay) {
 TEST_F(StoreFlag, WhatStoresHoldIsCounted) {
   ASSERT_EQ(build({folder_.write("a.txt", "a text that is to be found again")}), "");
   const ModelArgs model{.model = model_, .threads = 1};
-  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
+  host::StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const auto part = [&](const std::string& name) {
     const MemoryPlan memory = size(model, limits).value().memory;
     for (const MemoryPart& p : memory.parts) {
@@ -126,8 +127,8 @@ TEST_F(StoreFlag, AStoreOfAnotherVocabularyIsRefusedByItsName) {
 
 // With a store, an engine gives the same answers, in fewer steps.
 TEST_F(StoreFlag, AnEngineDraftsFromThem) {
-  const auto answer = [&](const StepLimits& limits, int64_t& n_drafts) {
-    const Loaded loaded = host::load({.model = model_, .threads = 1}, limits).value();
+  const auto answer = [&](const host::StepLimits& limits, int64_t& n_drafts) {
+    const host::Loaded loaded = host::load({.model = model_, .threads = 1}, limits).value();
     const ManualClock clock;  // stands still: which drafts pay must not depend on the machine's load
     auto engine = host::start_engine(loaded, loaded.engine_options(limits), {.limits = limits, .clock = clock}).value();
     std::vector<TokenId> said;
@@ -152,7 +153,7 @@ TEST_F(StoreFlag, AnEngineDraftsFromThem) {
     return said;
   };
   int64_t n_plain = 0, n_stored = 0, n_own = 0;
-  StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
+  host::StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
   const std::vector<TokenId> plain = answer(limits, n_plain);
   std::string ids;
   for (const TokenId token : plain) ids += (ids.empty() ? "" : ", ") + std::to_string(raw(token));
@@ -172,7 +173,7 @@ TEST_F(StoreFlag, AStoreThatIsCutShortWhileItIsReadProposesNothingMore) {
   for (int i = 0; i < 4000; ++i) text += std::to_string(i * i) + " ";
   ASSERT_EQ(build({folder_.write("a.txt", text)}), "");
   end_where_files_are_cut(7);
-  const LoadedText loaded = host::load_text(model_).value();
+  const host::LoadedText loaded = host::load_text(model_).value();
   const auto store = TextStore::open(store_, loaded.tokenizer->vocabulary()).value();
   const std::vector<TokenId> end = loaded.tokenizer->encode("144 169 ");
   StoreDraft draft;

@@ -14,7 +14,7 @@
 namespace ibid::cli {
 namespace {
 
-constexpr std::string_view kReset = "\x1b[0m";
+constexpr std::string_view kStyleReset = "\x1b[0m";
 constexpr std::string_view kQuote = "\u2502", kBullet = "\u2022";
 constexpr int kTab = 8;
 
@@ -135,7 +135,7 @@ void LineWrap::step_style(char c, std::string& out) {
   if (partial_.size() == 1 || c == '[' || std::isalpha(static_cast<unsigned char>(c)) == 0) return;
   const std::string style = std::exchange(partial_, "");
   has_styles_ = true;
-  style == kReset ? style_.clear() : static_cast<void>(style_ += style);
+  style == kStyleReset ? style_.clear() : static_cast<void>(style_ += style);
   const bool is_held = !can_move_ && !word_.empty();
   if (!word_.empty()) word_ += style;
   if (!is_held) out += style;
@@ -149,7 +149,7 @@ void LineWrap::end_word(std::string& out) {
 }
 
 void LineWrap::break_line(std::string& out) {
-  if (has_styles_) out += kReset;
+  if (has_styles_) out += kStyleReset;
   out.append("\n").append(hang_).append(style_);
   column_ = hang_width_;
 }
@@ -167,7 +167,7 @@ void LineWrap::lead(std::string_view character) {
   } else {
     is_lead_ = lead_ == kQuote;
     if (is_lead_) {
-      hang_.append(has_styles_ ? "\x1b[2m" : "").append(kQuote).append(has_styles_ ? kReset : "").append(" ");
+      hang_.append(has_styles_ ? "\x1b[2m" : "").append(kQuote).append(has_styles_ ? kStyleReset : "").append(" ");
     } else if (is_list_mark(lead_)) {
       hang_.append(static_cast<size_t>(column_ - hang_width_), ' ');
     } else {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "base/clock.h"
 
@@ -80,6 +81,18 @@ void Progress::print(uint64_t done, uint64_t total) {
   for (int i = 0; i < kWidth; ++i) bar += i < filled ? "\u2588" : "\u2591";
   std::fprintf(stderr, "\r\033[K%s %s %s", label_.c_str(), total > 0 ? bar.c_str() : "", amount.c_str());
   std::fflush(stderr);
+}
+
+host::OnProgress terminal_progress() {
+  return [bar = std::shared_ptr<Progress>()](const host::LoadProgress& report) mutable {
+    if (report.is_over) return bar.reset();
+    const bool is_fetch = !report.file.empty();
+    if (!bar) {
+      bar = std::make_shared<Progress>(is_fetch ? "fetching " + report.file : "loading", is_fetch,
+                                       static_cast<uint64_t>(report.n_before));
+    }
+    bar->update(static_cast<uint64_t>(report.n_done), static_cast<uint64_t>(report.n_total));
+  };
 }
 
 }  // namespace ibid::cli

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "host/load_progress.h"
+
 namespace ibid::cli {
 
 class Progress {
@@ -30,6 +32,9 @@ class Progress {
   double printed_ = 0;
   int last_tenth_ = -1;
 };
+
+// Bars and lines of one fetching and loading.
+host::OnProgress terminal_progress();
 
 // "98.4 MB of 1.2 GB, 11.0 MB/s, 1:40 left" of so much done in so many seconds since `n_before` was; total 0: unknown.
 std::string transfer_text(uint64_t n_before, uint64_t done, uint64_t total, double seconds);
