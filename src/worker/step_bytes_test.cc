@@ -16,6 +16,8 @@ constexpr StepLimits kLimits = {.n_tokens = 64,
                                 .n_rows = 64,
                                 .n_blocks = 40,
                                 .n_host_blocks = 8,
+                                .n_states = 12,
+                                .n_host_states = 3,
                                 .vocab_size = 100,
                                 .context_len = 128,
                                 .window = 32};
@@ -30,6 +32,12 @@ struct RandomStep {
           {BlockId{up_to(kLimits.n_blocks)}, BlockId{up_to(kLimits.n_host_blocks)}, Tier::kDevice, Tier::kHost});
     }
     work.copies = copies;
+    has_states = up_to(3) == 0;
+    for (int32_t i = has_states ? up_to(3) : 0; i > 0; --i) {
+      state_copies.push_back(
+          {StateId{up_to(kLimits.n_host_states)}, StateId{up_to(kLimits.n_states)}, Tier::kHost, Tier::kDevice});
+    }
+    work.state_copies = state_copies;
     work.wants_hidden = up_to(2) == 1, work.wants_rows_hidden = up_to(2) == 1, work.wants_taps = up_to(2) == 1;
     if (up_to(8) == 0) return;
     const bool has_paths = up_to(2) == 1, is_view = !has_paths && up_to(3) == 0;
@@ -49,6 +57,7 @@ struct RandomStep {
       const TokenId token{up_to(kLimits.vocab_size)};
       is_view ? arrays.add_viewed(token, position, position / 2, slot) : arrays.add(token, position, slot);
       if (up_to(3) == 0) arrays.want_last();
+      if (has_states) arrays.add_state_out(up_to(kLimits.n_states + 1) - 1);
     }
     std::vector<BlockId> table;
     for (int32_t b = 0; b * kBlockLen < first + n; ++b) {
@@ -56,6 +65,7 @@ struct RandomStep {
       table.push_back(is_gone ? BlockId::kNone : BlockId{up_to(kLimits.n_blocks)});
     }
 
+    if (has_states) arrays.add_state_in(up_to(kLimits.n_states + 1) - 1);
     arrays.add_blocks(table);
     arrays.end_sequence();
   }
@@ -69,11 +79,13 @@ struct RandomStep {
   BatchArrays arrays;
   ForwardBatch batch;
   std::vector<BlockCopy> copies;
+  std::vector<StateCopy> state_copies;
+  bool has_states = false;
   StepWork work;
 };
 
 TEST(StepBytes, GiveTheSameStepAgain) {
-  int n_with_paths = 0, n_views = 0, n_copies_alone = 0;
+  int n_with_paths = 0, n_views = 0, n_copies_alone = 0, n_with_states = 0;
   for (uint64_t seed = 0; seed < 500; ++seed) {
     const RandomStep step(seed);
     const std::vector<std::byte> bytes = step.bytes();
@@ -98,10 +110,17 @@ TEST(StepBytes, GiveTheSameStepAgain) {
     EXPECT_TRUE(std::equal(work.batch->tokens, work.batch->tokens + work.batch->n_tokens, step.batch.tokens));
     n_with_paths += work.batch->path_start != nullptr;
     n_views += work.batch->places != nullptr;
+    ASSERT_EQ(work.batch->state_out != nullptr, step.batch.state_out != nullptr);
+    if (work.batch->state_out == nullptr) continue;
+    ++n_with_states;
+    EXPECT_TRUE(std::ranges::equal(work.state_copies, step.work.state_copies));
+    EXPECT_TRUE(std::equal(work.batch->state_in, work.batch->state_in + work.batch->n_sequences, step.batch.state_in));
+    EXPECT_TRUE(std::equal(work.batch->state_out, work.batch->state_out + work.batch->n_tokens, step.batch.state_out));
   }
   EXPECT_GT(n_with_paths, 50);
   EXPECT_GT(n_views, 20);
   EXPECT_GT(n_copies_alone, 20);
+  EXPECT_GT(n_with_states, 50);
 }
 
 // Whatever bytes come, a worker reads nothing that is not there: a step that is taken names only what exists.
