@@ -34,7 +34,8 @@ constexpr double kFetchTurn = 0.002;
 constexpr int32_t kBroughtPositions = 8192;
 
 CostTerms cost_terms(const ModelFacts& facts, const EngineOptions& options) {
-  CostTerms terms = {.n_experts = facts.n_experts, .n_experts_used = facts.n_experts_used};
+  CostTerms terms = {
+      .n_experts = facts.n_experts, .n_experts_used = facts.n_experts_used, .has_state = facts.state_bytes > 0};
   const auto block_bytes = [&](DType dtype) {
     return static_cast<double>(KvStore::block_bytes(facts, dtype, options.block_len));
   };
