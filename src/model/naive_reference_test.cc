@@ -96,9 +96,12 @@ class NaiveLlama {
   void norm_heads(Row& heads, const std::string& name) const {
     const auto weight = weights_.find(name);
     if (weight == weights_.end()) return;
-    const auto D = static_cast<std::ptrdiff_t>(weight->second.size());
-    for (auto at = heads.begin(); at != heads.end(); at += D)
-      std::ranges::copy(norm(Row(at, at + D), weight->second), at);
+    Row head(weight->second.size());
+    for (size_t at = 0; at < heads.size(); at += head.size()) {
+      std::copy_n(&heads[at], head.size(), head.begin());
+      const Row normed = norm(head, weight->second);
+      std::ranges::copy(normed, &heads[at]);
+    }
   }
   // A pair is (2 i, 2 i + 1), as in GGUF's llama, or (i, i + n).
   void turn(Row& heads, const LayerConfig& layer, double position) const {
