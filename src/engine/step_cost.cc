@@ -12,7 +12,7 @@ namespace {
 constexpr double kStep = 4, kReadByPrompt = 1.0 / 1500, kReadByDecode = 1.0 / 500, kRow = 0.5, kNewPosition = 0.1;
 constexpr double kState = 0.5;            // some hundred KiB, read and written once a step
 constexpr double kEstimateWeight = 0.01;  // in steps
-constexpr double kKept = 0.98;            // of what is known, a step: some fifty steps are remembered
+constexpr double kRemembered = 0.98;      // of what is known, a step: some fifty steps are remembered
 constexpr int kSweeps = 12;
 constexpr size_t kDecodeReads = 4, kDraftReads = 5;
 // As long as nothing is known of what drafts read, of a decode's reading; and what is known, in weights of the
@@ -117,8 +117,8 @@ void StepCost::observe(const StepLoad& load, double taken) {
   Seen& seen = seen_[kind_of(load)];
   for (size_t i = 0; i < kParts; ++i) {
     for (size_t j = 0; j < kParts; ++j)
-      seen.products[i][j] = kKept * seen.products[i][j] + weight * parts[i] * parts[j];
-    seen.values[i] = kKept * seen.values[i] + weight * parts[i] * taken;
+      seen.products[i][j] = kRemembered * seen.products[i][j] + weight * parts[i] * parts[j];
+    seen.values[i] = kRemembered * seen.values[i] + weight * parts[i] * taken;
   }
   ++n_seen_;
   fit();
