@@ -287,7 +287,8 @@ TEST(MixedLayers, TheCacheHasRoomForWhatEachLayerKeepsAndNoMore) {
   EXPECT_EQ(kv[5].blocks, kv[0].blocks);
   EXPECT_EQ(sequence.kv_bytes(), 64 + 64 * 2 * (2 * 32 + 1 * 64 + 3 * 16 + 4 * 48));
   int64_t n_parameters = 0;
-  for (const TensorInfo& t : testing::mixed_file()->tensors()) n_parameters += t.view.n_elements();
+  const std::shared_ptr<const ModelFile> file = testing::mixed_file();
+  for (const TensorInfo& t : file->tensors()) n_parameters += t.view.n_elements();
   EXPECT_EQ(model->config().n_parameters(), n_parameters);
 }
 

@@ -192,7 +192,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_preempted_state_of_the_token_before", kWithState},
     {"a_prefix_without_its_state", kWithState},
     {"a_sequence_falls_back_anywhere", kWithState},
-    {"a_shared_state_is_written", kWithState},
+    {"a_shared_state_is_written", "States.AStateThatTheTreeHoldsIsWrittenNoMore"},
     {"a_snapshot_of_the_shares_end", kWithState},
     {"a_state_of_the_token_before", kWithState},
     {"an_accepted_drafts_state_is_another", kWithState},
