@@ -24,6 +24,8 @@ FAULTS = (
     ("docs", "docs/next.md", NEXT, NEXT + " `src/engine/nothing.cc`", "there is no src/engine/nothing.cc"),
     ("docs", "docs/next.md", NEXT, NEXT + " ![a](pictures/nothing.svg)", "the link pictures/nothing.svg leads nowhere"),
     ("docs", "src/engine/settle.h", "#pragma once", "#pragma once\n// (engine/nothing.h)", "there is no engine/nothing.h"),
+    ("docs", "src/base/clock.h", "#pragma once", "#pragma once\n// Whoever reads it.",
+     "'Whoever' in a comment"),
     ("docs", "docs/how_it_works.md", "  speculation_.propose(); ", "  propose(); ",
      "docs/how_it_works.md: src/engine/engine.cc does not have the code that is shown as its own"),
     ("docs", "docs/rows.md", "| T4 |", "| T44 |", "tests/conformance/server_trace_test.cc: docs/rows.md has no row T4"),
