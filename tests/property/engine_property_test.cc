@@ -461,7 +461,7 @@ void live_with_state(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
 TEST(EngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1, 60, 300); }
 TEST(EngineProperty, SoItIsOfAModelThatGoesOnOnlyWhereItsStateWasKept) { live_with_state(1, 60, 300); }
 TEST(SlowEngineProperty, SoItIsOfAModelThatGoesOnOnlyWhereItsStateWasKept) {
-  live_with_state(1000, static_cast<uint64_t>(testing::n_cases(500)), 2000);
+  live_with_state(1000, static_cast<uint64_t>(testing::n_cases(200)), 2000);
 }
 TEST(SlowEngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) {
   live_many(1000, static_cast<uint64_t>(testing::n_cases(1000)), 2000);
