@@ -176,7 +176,7 @@ Result<DialectBody> body_of_rank(const Json& body, bool reranks, const ModelInfo
   if (body.object() == nullptr) return invalid(std::string("The body must be a JSON object, not ") + body.kind() + ".");
   if (model.n_labels != 1) {
     return unsupported(model.n_labels == 0
-                           ? "This model has no head that scores texts; a cross-encoder (a reranker) would do."
+                           ? "This model has no head that scores texts; use a cross-encoder (a reranker)."
                            : "This model's head scores " + std::to_string(model.n_labels) +
                                  " labels; texts are ranked by a head that has one.",
                        "model");
