@@ -31,8 +31,8 @@ class PromptTurns {
     int32_t n_expected = 0;  // tokens to compute
   };
 
-  // `policy` outlives it. Room for n running sequences and the window of the queue; nothing else allocates.
-  PromptTurns(const Policy& policy, size_t n_running);
+  // `policy` outlives it. Room for so many prompts of a step; nothing else allocates.
+  PromptTurns(const Policy& policy, size_t n_candidates);
 
   // Lists prompts of a step: those of `running` that still run, then `waiting`.
   void list(std::span<Sequence* const> running, std::span<Sequence* const> waiting);
