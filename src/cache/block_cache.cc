@@ -216,7 +216,7 @@ bool BlockCache::reserve(BlockTable& table, int32_t n_written, int32_t n_wanted,
     grow(copies, copies.size() + 1 + kTiers);
     const BlockId target = take(Tier::kDevice, copies);
     copies.push_back({block, target});
-    // Released only now, so that it cannot be the block that was taken. Whoever takes it later in this step writes
+    // Released only now, so that it cannot be the block that was taken. Writes of its next holder in this step come
     // after this copy.
     device().drop_reference(block);
     block = target;

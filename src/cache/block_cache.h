@@ -1,14 +1,14 @@
-// BlockCache: the pool and the tree as one, in the words of those who hold block tables. A table is the list of blocks
+// BlockCache: the pool and the tree as one, in terms of block tables. A table is the list of blocks
 // after the positions 0, 1, 2 ... of one growing list of tokens: position t lies in table[t / B] at offset t % B.
 //
 // Blocks are shared by reference and copied before the first write (copy-on-write): a table may write only to blocks
-// that it alone refers to, and only after what is published of them. reserve() sees to that and says which bytes to
+// that it alone refers to, and only after what is published of them. reserve() ensures this and lists the bytes to
 // copy. Blocks that a sliding window has passed may be given back early: kNone stands in their place.
 //
 // A block that is evicted goes down to the next tier that has room, if there is one; what is found there comes up
 // again. All copies of a plan, between tiers or within the device, stand in one list: they must be done in its order,
-// before anything is written in that step, and then transferred() is told. Until then a lower
-// tier's block that receives one, or gives to the device, is in transfer: nobody else is given it.
+// before anything is written in that step; then transferred() must be called. Until then a lower
+// tier's block that receives one, or gives to the device, is in transfer and is not handed out.
 //
 // A block's way, and who may write to it:
 //

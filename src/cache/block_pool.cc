@@ -31,7 +31,7 @@ void BlockPool::unlink(int32_t block) {
   entries_[static_cast<size_t>(e.next)].previous = e.previous;
 }
 
-// Out of the list's counts and links, or back into them, as its references and transfers say.
+// Takes the block out of its list's counts and links, or puts it back by its references and transfers.
 void BlockPool::leave_list(BlockId block) {
   n_cached_ -= entry(block).holds_node();
   unlink(raw(block));

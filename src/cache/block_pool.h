@@ -49,8 +49,8 @@ class BlockPool {
   void end_transfer(BlockId block);
 
   int32_t n_references(BlockId block) const { return entry(block).n_references; }
-  // The node whose bytes the block holds; kNone: none, or nobody may find them. Without a node, a block that nobody
-  // refers to is free.
+  // The node whose bytes the block holds; kNone: none, or it must not be found. Without a node, a block without
+  // references is free.
   NodeId node_of(BlockId block) const { return entry(block).node; }
   void set_node(BlockId block, NodeId node);
 

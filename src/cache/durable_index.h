@@ -44,8 +44,8 @@ class DurableIndex {
 
   bool contains(const DurableKey& key) const { return entries_.contains(key); }  // there, or being written
   bool is_there(const DurableKey& key) const;
-  // The age becomes this one, if that is younger. True where it had been older by `far` at least: worth telling the
-  // store.
+  // Sets the age to this one if that is younger. True if it was older by `far` at least: then the store should be
+  // updated.
   bool touch(const DurableKey& key, int64_t age, int64_t far);
   // Room for so many bytes more: what must go first, one call after another, nothing when they fit. False in `fits`:
   // they never will.

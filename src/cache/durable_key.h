@@ -4,10 +4,10 @@
 //   of a scope   SHA-256('S', u64 length of layout, layout, scope)
 //   of a block   SHA-256('B', parent's key, tokens)
 //
-// The layout says what the bytes of a block are (kernels/kv_layout.h); tokens are little-endian 32-bit ids.
+// The layout identifies what the bytes of a block are (kernels/kv_layout.h); tokens are little-endian 32-bit ids.
 //
-// So one key stands for everything that the bytes depend on and for who may share them (docs/design.md section 5, law
-// 5): all tokens before and all fields of CacheScope, the tenant's salt among them. Nobody can make two that are equal,
+// A key therefore stands for everything that the bytes depend on and for who may share them (docs/design.md section 5,
+// law 5): all tokens before and all fields of CacheScope, the tenant's salt among them. No one can make two equal ones,
 // nor find one without knowing the salt.
 //
 // The hash of the tree (prefix_hash.h) is faster, and its key is this process's own: it points, this proves.

@@ -1,5 +1,5 @@
 // PrefixHash: the keyed 128-bit hash of a prefix, chained from block to block: hash(parent's hash, tokens). XXH3 with a
-// secret key, so that nobody outside can aim at collisions: of this process, or kept with blocks that outlive it. It is
+// secret key, so that no outsider can aim at collisions: of this process, or kept with blocks that outlive it. It is
 // an index, never a proof of equality.
 #pragma once
 

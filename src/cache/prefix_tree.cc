@@ -232,7 +232,7 @@ int32_t PrefixTree::first_child(int32_t node) const {
   return at(node).only_child >= 0 ? at(node).only_child : *order_.lower_bound(Probe{node, {}});
 }
 
-// Tails that `node` begins with say nothing that it does not.
+// Removes tails that `node` begins with: it contains them.
 void PrefixTree::forget_shorter(int32_t node) {
   if (const int32_t parent = at(node).parent; parent >= 0 && at(parent).only_child == node) return;
   for (;;) {

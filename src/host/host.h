@@ -50,7 +50,7 @@ Result<Hosted> open(const HostOptions& options, const OnProgress& progress = {})
 // The recorder's file is made, and the model loaded. A record's file that is there already is refused before that, and
 // an encoder with a record after it.
 Result<Hosted> prepare(const HostOptions& options, const OnProgress& progress = {});
-// The model alone, sized and not loaded: what prepare() would refuse for want of memory is refused here.
+// The model alone, sized and not loaded: fails wherever prepare() would fail for lack of memory.
 Result<Loaded> size(const HostOptions& options, const OnProgress& progress = {});
 // The engine of what prepare() returned, by the same options. After an error `hosted` has none and may be destroyed
 // only.

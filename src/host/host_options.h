@@ -45,7 +45,7 @@ struct WindowArgs {  // tokens of a text that the model drafts over (spec/window
   int32_t n_sink = 64, n_window = 512;
 };
 struct SpecArgs {
-  std::string name;  // as it was said; empty: it was not
+  std::string name;  // as given; empty: not given
   bool by_lookup = true;
   bool finds_own = true;                   // beside it the head that comes with ibid, if the model is its own: "auto"
   std::string draft_model;                 // beside it; empty: none
@@ -60,7 +60,7 @@ struct SpecArgs {
   int64_t own_answers_bytes = 0;  // what tenants were answered, for their own next answers; 0: it is not kept
   int32_t k = 8;                  // most of a sequence in a step
   int32_t max_drafts() const { return by_lookup ? k : 0; }
-  // The proposer beside the look-up, without its file: "eagle", "draft+window"; empty: nobody.
+  // The proposer beside the look-up, without its file: "eagle", "draft+window"; empty: none.
   std::string proposer() const;
 };
 

@@ -12,7 +12,7 @@ struct LoadProgress {
   int64_t n_before = 0;  // of n_done, what was there before
   int64_t n_done = 0;    // bytes of a file; of weights, percent
   int64_t n_total = 0;   // 0: unknown
-  bool is_over = false;  // the last report of this work, whether it succeeded or not; the counts say nothing
+  bool is_over = false;  // the last report of this work, whether it succeeded or not; the counts are meaningless
 };
 
 // Called on the thread that loads, about ten times a second, while it waits. Must not throw. Empty: nothing is

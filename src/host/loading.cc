@@ -224,7 +224,7 @@ Result<Loaded> size_with(const LoadedText& text, int32_t context_len, const Mode
   const MemoryPlan before = out.memory;
   Status sized = size_beside_model(args, limits, progress, out);
   if (!sized.ok() && sized.error().kind == ErrorKind::kExhausted && limits.spec.finds_own && out.eagle) {
-    // The head that nobody asked for gives way.
+    // The bundled head, which was not requested, gives way.
     StepLimits without = limits;
     without.spec.finds_own = false;
     out.memory = before;

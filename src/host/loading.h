@@ -91,7 +91,7 @@ Result<Loaded> load_layers(const Loaded& sized, int64_t n_layers, int32_t contex
 // The path of a model's file or folder, fetched where that is needed. `checks`: what is there is read first, and
 // fetched again where it is not what it was (format/fetched_file.h).
 Result<std::string> resolve(const std::string& model, bool checks = false, const OnProgress& progress = {});
-// Says which command mends a file that is not what it was, if one does.
+// Adds the command that repairs a file that is not what it was, if there is one.
 Error with_cure(const Error& error, const std::string& model);
 // A file and its tokenizer alone: a GGUF with a vocabulary and no weights is enough.
 struct LoadedText {

@@ -5,7 +5,7 @@
 
 #include "format/gguf.h"
 
-// The file as it lies; the build says where.
+// Embeds the file as it lies; the build defines where.
 __asm__(
     ".section .rodata\n"
     ".balign 64\n"

@@ -30,7 +30,7 @@ namespace {
 constexpr int32_t kDraftStep = 256;  // tokens of a pass of a draft model
 constexpr int32_t kDraftSequences = 8;
 constexpr int32_t kEagleTexts = 16;
-// Of ibid's own head where nobody asked for it: its model is small, and its steps of more texts than these have no room
+// For ibid's own head where it was not requested: its model is small, and steps of more sequences have no room
 // for drafts of a network (docs/decisions/0042-the-head-of-ours-by-default.md).
 constexpr int32_t kOwnEagleRunning = 4;
 // Layers that `ibid spec find-layers` found for the default model (docs/users/speculation.md), and that model's digest.
@@ -103,7 +103,7 @@ Status check_window(int32_t context_len, const StepLimits& limits, const Loaded&
 Status size_draft(const std::string& name, const StepLimits& limits, const OnProgress& progress, Loaded& out) {
   ASSIGN_OR_RETURN(LoadedText text, load_text(name, progress));
   Vocabulary own = text.tokenizer->vocabulary();
-  own.end_of_generation = out.tokenizer->vocabulary().end_of_generation;  // what ends an answer the target says
+  own.end_of_generation = out.tokenizer->vocabulary().end_of_generation;  // the target specifies what ends an answer
   if (auto difference = first_difference(out.tokenizer->vocabulary(), own)) {
     return unsupported("The draft model " + in_quotes(name) +
                            " has another vocabulary than the model that it drafts "
@@ -175,7 +175,7 @@ Status size_heads(const StepLimits& limits, Loaded& out) {
 
 // ibid's own, if it was trained on this model's very bytes; null: it was not.
 Result<std::shared_ptr<const ModelFile>> find_own_eagle(const Loaded& out) {
-  // Others are told from it by their size, without being read whole.
+  // Others are distinguished by their size, without being read whole.
   if (out.file->file_bytes() != static_cast<size_t>(find_packaged("default")->file_bytes))
     return std::shared_ptr<const ModelFile>();
   ASSIGN_OR_RETURN(ModelFile file, own_eagle());
@@ -294,7 +294,7 @@ Result<std::unique_ptr<Proposer>> network_of(const Loaded& loaded, const StepLim
   return std::unique_ptr<Proposer>();
 }
 
-// Those that take time; a view comes last, since it reads what the others say.
+// Those that take time; a view comes last, since it reads what the others report.
 Result<std::unique_ptr<Proposer>> costly_of(Engine& engine, const Loaded& loaded, const StepLimits& limits) {
   ASSIGN_OR_RETURN(std::unique_ptr<Proposer> network, network_of(loaded, limits));
   if (!limits.spec.window) return network;

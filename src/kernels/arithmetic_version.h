@@ -2,8 +2,8 @@
 // same weights and tokens. Traces, digests of sampling and the keys of cached blocks carry both, so that nothing
 // computed by another arithmetic is taken for the same (docs/design.md section 5, law 5).
 //
-// The name says which laws sums follow: `portable`, the laws of docs/design.md section 5, which any processor can keep;
-// a device whose units round in another specified way computes by an arithmetic of another name.
+// The name identifies the laws that sums follow: `portable`, those of docs/design.md section 5, which any processor can
+// keep; a device whose units round in another specified way computes by an arithmetic of another name.
 //
 // Raise the number by one in the very commit that changes a bit of any logit or of any key or value in the cache:
 // another order of sums, another rounding or quantisation of activations, another approximation of a function, the

@@ -67,7 +67,7 @@ class BatchArrays {
   void add_state_out(int32_t slot) { state_out_.push_back(slot); }
   void add_state_in(int32_t slot) { state_in_.push_back(slot); }
 
-  // Wants the logits of a token of the batch; ascending. The number of its row.
+  // Requests the logits of a token of the batch, in ascending order. Returns the number of its row.
   int32_t want(int32_t token) {
     logit_rows_.push_back(token);
     return static_cast<int32_t>(logit_rows_.size()) - 1;

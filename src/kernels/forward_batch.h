@@ -7,8 +7,8 @@
 // What a token reads. A token at position p reads one key and value for each position of [0, p] (of its window's part
 // of it). A plain token finds all of them through the block table, so it sees every earlier token of its sequence. A
 // token with a path of n slots reads those of positions (p - n, p] from the path, and earlier ones through the table: a
-// draft's ancestors are named by slot, tokens of one sequence may have equal positions (siblings), and nobody sees a
-// token that is not on the way to it. Which slot a key lies in does not show in any bit: it enters the sums at its
+// draft's ancestors are named by slot, tokens of one sequence may have equal positions (siblings), and none sees a
+// token that is not on its path. Which slot a key lies in does not show in any bit: it enters the sums at its
 // position's place, so a row is the same as if its path were a plain sequence.
 //
 // States. Of a model with recurrent layers, a sequence's first token of the step goes on from the state in its
@@ -17,10 +17,10 @@
 // draft. A sequence's state_in may be one of its own state_outs, and is read first; several sequences may have one
 // state_in. All state_outs of a step are distinct, and none is another sequence's state_in.
 //
-// A view. A step with places reads a part of its texts only: the table holds some of a text's blocks, in their order,
+// A view. A step with places reads only part of its sequences: the table holds some of a sequence's blocks, in order,
 // and a token reads what stands at the places [0, its own] of that table as others read positions; kv_len is the view's
 // too. Positions stay what rotates queries and keys, and those in the cache have been rotated by theirs. That is how a
-// model drafts for itself over less than it knows (spec/window_proposer.h); what such a step computes is no text's.
+// model drafts for itself over less than it knows (spec/window_proposer.h); such a step computes no sequence's result.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct ForwardBatch {
 
   const TokenId* tokens = nullptr;       // [T]
   const int32_t* positions = nullptr;    // [T] absolute position of the token in its sequence, 0-based
-  const int32_t* places = nullptr;       // [T] of a view: where the token stands in its sequence's table; null: where
-                                         // its position says
+  const int32_t* places = nullptr;       // [T] of a view: place of the token in its sequence's table; null: its
+                                         // position
   const int32_t* slots = nullptr;        // [T] block * B + offset: where the token's key and value go; all distinct
   const int32_t* query_start = nullptr;  // [S + 1]
   const int32_t* kv_len = nullptr;       // [S] the largest place among the sequence's tokens of this step, plus one

@@ -5,7 +5,7 @@
 //   K. step = the weight's block (32 where that is shorter: activations are quantised in groups of 32), and where the
 //   inputs are heads and K holds eight of them, the least common multiple of that and `group_len`.
 //
-// A piece is summed as kernels/linear.h says, from 0, and the pieces are added as one balanced tree,
+// A piece is summed as kernels/linear.h specifies, from 0, and the pieces are added as one balanced tree,
 //     ((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7)), plain fp32 adds, subnormals kept, for every family.
 // A rank of TP 2, 4 or 8 has the inputs of 4, 2 or 1 neighbouring pieces; it adds its own subtree and sends one partial
 // sum, and the partial sums are added as the rest of the tree. So all of TP 1, 2, 4, 8 give the same bits.

@@ -1,6 +1,6 @@
-// What a layer keeps of each token, and how its bytes lie in a block. A model says the first for each of its layers
+// What a layer keeps of each token, and how its bytes lie in a block. A model states the first for each of its layers
 // (KvGeometry), an engine chooses dtype and block length; both together are a KvLayout, from which all sizes come: the
-// pool's, those that are planned with, and those that are told. Layers of one model may differ in all of it.
+// pool's, those of plans, and those of reports. Layers of one model may differ in all of it.
 #pragma once
 
 #include <cstddef>
@@ -37,14 +37,14 @@ struct KvLayout {
   int32_t block_len = 16;  // B
   int32_t group_len = 1;   // tokens that share a scale; 1: there are no scales
 
-  // Of one block of this layer, whoever owns it.
+  // Of one block of this layer.
   int64_t block_bytes() const;
-  // What the bytes of a block are, for whoever keeps them outside of the process: "K:D.B,B.D F16 B16 K3 D64", with
+  // Identifies the layout of a block's bytes that are kept outside of the process: "K:D.B,B.D F16 B16 K3 D64", with
   // "D64,32" where keys and values differ. Latent rows are "B.D F16 B16 K1 D576,512".
   std::string name() const;
 };
 
-// Whether the kernels have attention over such a cache; else a sentence that says what they have.
+// Whether the kernels have attention over such a cache; the error lists what they have.
 Status kv_supported(const KvLayout& layout);
 
 std::vector<KvLayout> kv_layouts(std::span<const KvGeometry> layers, DType dtype, int32_t block_len);

@@ -2,10 +2,10 @@
 // family. Kept by every path (one row, few, many), thread count and instruction set (docs/design.md section 5, laws 1
 // and 7). All arithmetic is fp32, round to nearest even, fma = one rounding.
 //
-// Pieces of K. A weight says in how many pieces its inputs are summed (Weight::pieces; kernels/k_pieces.h has the rule
+// Pieces of K. Weight::pieces is the number of pieces that its inputs are summed in (kernels/k_pieces.h has the rule
 // for where they begin): one, or eight where tensor parallelism cuts the inputs and K is 2,048 or more. Each piece is
-// summed by itself, from 0, as its family says below; out is the balanced tree of the pieces, in plain adds that keep
-// subnormals in every family:
+// summed by itself, from 0, as its family below specifies; out is the balanced tree of the pieces, in plain adds that
+// keep subnormals in every family:
 //     ((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7))
 //
 // F32 and F16. One accumulator per output and piece, from 0, over ascending k:

@@ -10,8 +10,8 @@
 
 namespace ibid::ops {
 
-// What stands where there is no body. A device without one for an op that a model runs is a mistake of whoever let the
-// model be loaded there: no_body stops with a sentence that names both.
+// Stands where there is no body. If a device lacks a body for an op that a model runs, the model should not have been
+// loaded there: no_body stops with a sentence that names both.
 inline constexpr struct NoBody {
 } kNoBody;
 [[noreturn]] void no_body(const char* op, Device device);

@@ -1,5 +1,5 @@
-// What ops did, for whoever looks: `ibid bench --profile` and tests. Ops are straight-line calls on the host (a device
-// with a queue of its own would need its own clock), so an op's time is that of its call.
+// OpProfile: counts and times ops, for `ibid bench --profile` and tests. Ops are straight-line calls on the host (a
+// device with a queue of its own would need its own clock), so an op's time is that of its call.
 #pragma once
 
 #include <array>
@@ -31,12 +31,12 @@ class OpProfile {
   virtual void ran(const OpRun& run) = 0;  // in the thread that called the op, between two ops
 };
 
-// Who is told of every op of this process from now on; null (as at first): nobody, which costs an op a load and a
-// branch. Set it while no op runs. The profile outlives its being set.
+// Sets the profile that every op of this process reports to; null (the initial state): none, which costs an op a load
+// and a branch. Set it while no op runs. The profile must outlive its use.
 void profile_ops(OpProfile* profile);
 OpProfile* op_profile();
 
-// Tells of the op that runs while it lives.
+// Reports the op that runs during its lifetime.
 class OpTimer {
  public:
   OpTimer(const char* op, const OpWork& work);

@@ -55,8 +55,8 @@ int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_
 float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d);
 void kv_write(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d, float value);
 
-// The exchange form of a block, for another tier, a file or another engine: its own bytes, layer_bytes of them. Whoever
-// keeps them says beside them what they are: KvLayout::name (kernels/kv_layout.h).
+// The exchange form of a block, for another tier, a file or another engine: its own bytes, layer_bytes of them. They
+// are stored together with their layout: KvLayout::name (kernels/kv_layout.h).
 void kv_export(const PagedKv& kv, BlockId block, std::span<std::byte> bytes);
 void kv_import(const PagedKv& kv, BlockId block, std::span<const std::byte> bytes);
 

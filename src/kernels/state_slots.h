@@ -1,6 +1,6 @@
 // StateSlots: the memory of recurrent states as a model sees it. A slot is one run of bytes that holds the state of one
-// sequence after some of its tokens, of all recurrent layers; what lies where in it is the model's business. A batch
-// says which slots it reads and writes (forward_batch.h).
+// sequence after some of its tokens, of all recurrent layers; the model defines its contents. A batch names the slots
+// that it reads and writes (forward_batch.h).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Weight: a matrix W[N, K] (N outputs, K inputs) in the layout that ops::linear wants on one device. Made once at load,
+// Weight: a matrix W[N, K] (N outputs, K inputs) in the layout that ops::linear needs on one device. Made once at load,
 // or mapped from a file that keeps what an earlier load made (model/packed_file.h); immutable.
 #pragma once
 

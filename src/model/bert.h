@@ -50,8 +50,8 @@ class BertModel final : public Model {
   std::vector<Layer> layers_;
   Linear dense_, labels_;  // the head: [C, C], then tanh; [n_labels, C]
 
-  // One layer's keys and values of a step, each text in blocks of its own, and the batch that says so: all of a text's
-  // queries stand at its last position, so that what is written for texts that grow lets each see the whole.
+  // One layer's keys and values of a step, each text in blocks of its own, and the batch that describes them: all
+  // queries of a text stand at its last position, so that kernels written for growing sequences let each see the whole.
   Buffer room_;
   PagedKv kv_;
   BatchArrays arrays_{kBlockLen, {}};

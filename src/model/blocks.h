@@ -48,13 +48,13 @@ struct AttentionWeights {
 };
 Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t layer, AttentionWeights& out);
 // x[T, I] -> t.attention; writes t.q, t.k, t.v and the layer's keys and values of this step, unless it reads another
-// layer's. Keys and values alone where nothing else is wanted, as keep_wanted_rows() says of the layer.
+// layer's. Keys and values alone where nothing else is needed, as keep_wanted_rows() returns for the layer.
 void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, int layer);
 // t.attention -> t.out.
 void attention_output(Pass& p, const AttentionWeights& w, int layer);
 
-// Between the two, in the last layer: from here on rows are those whose logits are wanted, unless somebody wants hidden
-// states of all. False where nothing goes on. A row's bits do not depend on the others.
+// Between the two, in the last layer: from here on rows are those whose logits are needed, unless hidden states of all
+// are. False where nothing goes on. A row's bits do not depend on the others.
 bool keep_wanted_rows(Pass& p, int layer);
 
 using Activation = void (*)(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
@@ -67,9 +67,9 @@ Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, 
 // t.h -> t.out; writes t.gate and t.up.
 void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int layer);
 
-// Hands x out to whoever wants the hidden states of this "layer" (HiddenStates).
+// Passes x to the consumers of this "layer"'s hidden states (HiddenStates).
 void give_hidden(const Pass& p, int layer, const TensorView& x);
-// A layer is done and t.x is what it adds up to: hands it to whoever wants it.
+// Ends a layer whose result is t.x: passes it to the consumers of its hidden states.
 void layer_done(const Pass& p, int layer);
 
 }  // namespace ibid

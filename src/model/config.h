@@ -2,7 +2,7 @@
 //
 // All of it is bytes from outside. read_config checks every number against what a forward pass needs (no zero, no
 // absurd size, H a multiple of K, windows and RoPE data that fit), so that the rest of model/ may CHECK. What a file
-// says and we do not do (experts, biases we do not add, activations, RoPE kinds) is refused by name, never skipped.
+// contains and we do not support (experts, biases, activations, RoPE kinds) is refused by name, never skipped.
 #pragma once
 
 #include <algorithm>
@@ -108,7 +108,7 @@ struct ModelConfig {
   int64_t n_labels = 0;     // that its head scores; 0: it has none
   bool dense_head = false;  // a product [C, C] and tanh before the scores
 
-  std::optional<Pooling> pooling;  // of a text's vector, where the file says it
+  std::optional<Pooling> pooling;  // of a text's vector, where the file states it
 
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [L]

@@ -72,7 +72,7 @@ Result<ModelConfig> read_draft_layer(const ModelFile& file) {
   }
   if (config.layers.front().window != 0)
     return unsupported(file.path() + ": a draft head of a sliding window; ibid's read all of a text", "layer_types");
-  config.vocab_size = 1;  // the model's, which the head need not say
+  config.vocab_size = 1;  // the model's; the head need not state it
   TRY(validate(config));
   return config;
 }

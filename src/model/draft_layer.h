@@ -14,7 +14,7 @@
 namespace ibid {
 
 // Checked (validate()): one layer, SiLU, one RoPE. `trained_context_len` is what the head was trained on and no bound;
-// nothing is said of a vocabulary.
+// vocab_size is not read.
 Result<ModelConfig> read_draft_layer(const ModelFile& file);
 
 // Whether llama.cpp's converter made it.

@@ -1,5 +1,5 @@
 // How many bytes a cache of keys and values takes. What a model of ours takes is the sum over its layers' layouts
-// (kernels/kv_layout.h): the pool, the sizing of an engine, the commands and what is told all add those. KvShape is the
+// (kernels/kv_layout.h): the pool, the sizing of an engine, the commands and reports all add those. KvShape is the
 // arithmetic of published shapes, those that are not served here too, for planning; a test holds the two to each other.
 // Exact integers; nothing here rounds.
 //

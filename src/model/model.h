@@ -122,7 +122,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
 
 // `whole` without the layers `skipped`: ascending, each below its n_layers, not all of them. It reads the very weights
 // of `whole`, which live as long as either of the two does, and has intermediates of its own, for a step of `options`;
-// of these n_layers, sized_only and keep_packed_in have no say: it is what `whole` is. Bits are those of a model file
+// of these n_layers, sized_only and keep_packed_in have no effect: `whole` decides. Bits are those of a model file
 // without these layers. Errors are sentences about the layers or the options; an encoder has no such part.
 Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const int32_t> skipped,
                                              const ModelOptions& options, Stream& s);

@@ -56,7 +56,7 @@ Error unusable(const std::string& path, const std::string& what) {
   return invalid("The packed weights in " + in_quotes(path) + " are not used: " + what + ".", path);
 }
 
-// Ours, and nobody else's to write.
+// Checks that the file is ours and writable by no other user.
 Status expect_own(const std::string& path) {
   struct stat info = {};
   if (::lstat(path.c_str(), &info) != 0) {
@@ -84,7 +84,7 @@ struct PackedFile::Section {
 struct PackedFile::Mender {
   std::byte* begin = nullptr;     // of the mapping
   std::vector<Section> sections;  // a copy: the file's own may be lost
-  std::vector<TensorView> raw;    // of each; rank 0: nobody reads it
+  std::vector<TensorView> raw;    // of each; rank 0: it is not read
   std::vector<bool> is_mended;
 
   static bool mend(void* context, size_t at) { return static_cast<Mender*>(context)->mend(at); }
@@ -183,7 +183,7 @@ std::span<const std::byte> PackedFile::find(int64_t tensor, const TensorView& ra
 
 namespace {
 
-// All of `bytes` at `at`; false: errno says why.
+// Writes all of `bytes` at `at`; false: errno has the reason.
 bool write_all(int fd, std::span<const std::byte> bytes, int64_t at) {
   while (!bytes.empty()) {
     const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), at);

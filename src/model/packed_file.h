@@ -11,9 +11,9 @@
 //         zeros up to a multiple of 4,096, where the header ends; the sections, each at a multiple of 4,096
 //
 // The layout is the same for all instruction sets, so the key is the model and the version. The header holds its
-// sections' checksums: whoever has written all of them, or read all of them under a file's identity (device, inode,
-// size, time) and found them right, keeps the header's checksum under it, as model_digest does, and the next start
-// reads the header alone. Of a file just written this holds until the system starts again: nobody waited for the disk.
+// sections' checksums: a process that has written all of them, or read all of them under a file's identity (device,
+// inode, size, time) and found them right, keeps its checksum under it, as model_digest does; the next start reads the
+// header alone. A file just written is flushed later: there this holds until a restart.
 // What is torn, flipped, foreign or another user's is not used, and made again. Checksums find what broke, not what
 // somebody made: the folder is its owner's alone (0700), and so is the file (0600).
 //
@@ -66,8 +66,8 @@ class PackedFileWriter {
  public:
   void add(int64_t tensor, const Weight& weight) { weights_.push_back({tensor, weight}); }
   bool empty() const { return weights_.empty(); }
-  // Writes beside the place and renames: whoever opens it finds all or nothing. One process at a time does; one that
-  // finds another at it leaves it to that one. progress(share in [0, 1]).
+  // Writes beside the place and renames, so that a reader finds all or nothing. One process at a time writes; one that
+  // finds another writing leaves it to that one. progress(share in [0, 1]).
   Status write(const std::string& cache, const ModelDigest& model, Stream& s,
                const std::function<void(double)>& progress) const;
 

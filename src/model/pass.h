@@ -17,9 +17,9 @@
 
 namespace ibid {
 
-// Hidden states that a caller wants besides logits: the residual stream after a layer, or for "layer" L what the final
-// norm makes of it, of every token of the step however few rows of logits are wanted. What proposers that read hidden
-// states are fed with, and what contrastive search compares.
+// Hidden states that a caller needs besides logits: the residual stream after a layer, or for "layer" L the output of
+// the final norm, of every token of the step however few rows of logits are needed. Proposers that read hidden states
+// are fed with them, and contrastive search compares them.
 struct HiddenStates {
   std::span<const int32_t> layers;  // ascending, from 0 to L; one may come twice
   std::span<const TensorView> out;  // [T, C] F32 for each of `layers`; the caller's
@@ -48,7 +48,7 @@ struct Pass {
   HiddenStates hidden;
   TensorView logits;  // [R, V]
   const Tap& tap;
-  Scratch& t;                     // of this step; blocks say which of it they read and write
+  Scratch& t;                     // of this step; each block lists what it reads and writes
   StepRows rows;                  // what the rows of t.x, t.h and all that is computed of them stand for
   bool only_wanted_rows = false;  // rows are those whose logits are wanted; else all T
 

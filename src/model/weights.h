@@ -1,5 +1,5 @@
-// The weights of a model by their canonical names, checked: each is there, has the shape that the configuration wants
-// and a type that its place allows; and the file holds nothing that the forward pass would leave out.
+// The weights of a model by their canonical names, checked: each is there, has the shape that the configuration
+// specifies and a type that its place allows; and the file holds nothing that the forward pass would leave out.
 #pragma once
 
 #include <functional>

@@ -51,7 +51,7 @@ bool read_name(std::string_view name, std::string_view folder, DurableKey& key) 
 }
 
 timespec time_of(int64_t age) { return {.tv_sec = age / 1'000'000'000, .tv_nsec = age % 1'000'000'000}; }
-// A time that nobody has seen yet is none.
+// Returns the age in nanoseconds; 0 for an impossible time.
 int64_t age_of(const struct stat& info) {
   constexpr time_t kLatest = 8'000'000'000;
   if (info.st_mtim.tv_sec < 0 || info.st_mtim.tv_sec > kLatest) return 0;
@@ -150,7 +150,7 @@ BlockFolder::~BlockFolder() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// Names and what the system says of each file; none is opened.
+// Reads names and the status of each file; none is opened.
 Status BlockFolder::scan(const std::string& path) {
   for (int i = 0; i < 256; ++i) {
     const char name[] = {kHexDigits[i >> 4], kHexDigits[i & 15], 0};

@@ -5,8 +5,8 @@
 // be written by one is refused at the start. One process at a time: a lock, and a refusal with a sentence.
 //
 // A file appears under its name when it is written: first under another name, then renamed. Nothing is flushed to the
-// medium (fsync): after a power cut a file may be empty or torn, its checksums say so, and a cache may lose what it
-// had. A file's time of modification is its age (cache/durable_index.h), in nanoseconds, and no time of day.
+// medium (fsync): after a power cut a file may be empty or torn; its checksums detect that, and a cache may lose what
+// it had. A file's time of modification is its age (cache/durable_index.h), in nanoseconds, and no time of day.
 //
 // What is found here is a name; what it holds is checked when it is read. Files that we did not name are left alone.
 #pragma once

@@ -1,5 +1,5 @@
-// BlockImage: a block as one run of bytes that can be kept outside of the process and told from any other: a file of
-// the disk tier, byte by byte. Little-endian:
+// BlockImage: a block as one run of bytes that can be kept outside of the process and identified: a file of the disk
+// tier, byte by byte. Little-endian:
 //
 //      0  "ibidkv01"
 //      8  u32 bytes of the header, u32 tokens (B)
@@ -38,7 +38,7 @@ enum class BlockIo : uint8_t {
   kFailed,   // the system refused, or broke
   kNoSpace,
   kCorrupt,  // torn, or a bit flipped
-  kForeign,  // whole, and not what its name says, or of another format
+  kForeign,  // whole, but not what its name states, or of another format
 };
 
 // Writes the header but for the checksums; image_bytes() of `image`. tokens: B of them.

@@ -16,7 +16,7 @@ namespace ibid {
 
 inline constexpr int64_t kDiskThreadBytes = int64_t{128} << 20;  // of memory, for images of ordinary blocks
 
-// `folder` is made where it is missing; an error says what is wrong with it.
+// `folder` is created if missing; an error states what is wrong with it.
 Result<std::unique_ptr<DurableStore>> open_disk(const std::string& folder, const BlockFormat& format);
 
 }  // namespace ibid

@@ -30,8 +30,8 @@ class DurableStore {
   virtual ~DurableStore() = default;
 
   virtual const BlockFormat& format() const = 0;
-  // What keys say of the bytes' layout, and what an image counts in a budget: of a store that stands for another one (a
-  // replay's). Others say nothing, and both are the engine's own.
+  // The layout in keys, and the size of an image in a budget: of a store that stands for another one (a replay's).
+  // Other stores return nothing, and the engine's own values apply.
   struct Told {
     std::string layout;
     int64_t image_bytes = 0;

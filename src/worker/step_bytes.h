@@ -29,7 +29,7 @@ struct StepLimits {
 };
 
 // The work in these bytes, which stay as they are while it is used. Every index is within `limits` and the arrays are
-// what ForwardBatch says of them, so that a worker may run what any sender sent; what is not gives kInvalid. Allocates
+// as ForwardBatch specifies, so that a worker may run what any sender sent; anything else gives kInvalid. Allocates
 // nothing but an error's sentence.
 class ReadStep {
  public:

@@ -76,8 +76,8 @@ class Worker {
                                                 const WorkerOptions& options);
 
   const ModelFacts& facts() const { return model_->facts(); }
-  // Layers whose hidden states steps with wants_taps write to buffers of the caller's, on the stream's device,
-  // [step_tokens, C] each or longer; null: none. Outlives the steps.
+  // Layers whose hidden states steps with `wants_taps` write to buffers of the caller's, on the stream's device,
+  // [step_tokens, C] each or longer; null: none. Must outlive the steps.
   void set_taps(const HiddenStates* taps) { taps_ = taps; }
   Inflight launch(const StepWork& work);
   // Of the oldest step in flight.

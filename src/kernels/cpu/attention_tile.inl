@@ -277,7 +277,7 @@ __attribute__((noinline)) void weigh(float* o, int row_len, const float* p, cons
   }
 }
 
-// call(ROWS) with the least ROWS of the list that has place for n_rows. The rows beyond compute what nobody reads.
+// call(ROWS) with the least ROWS of the list that holds n_rows. The surplus rows compute results that are not read.
 #define IBID_UP_TO(ROWS, n_rows, call) \
   if (n_rows <= ROWS) {                \
     call(ROWS);                        \

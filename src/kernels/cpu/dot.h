@@ -47,7 +47,7 @@ IBID_INLINE i32x16 dot_small(i32x16 acc, Codes8 c, X4 x) { return {_mm512_dpbusd
 IBID_INLINE FullCodes8 full_codes(Codes8 c) { return c; }
 IBID_INLINE i32x16 start_full(int32_t neg_sum) { return {_mm512_set1_epi32(neg_sum * 128)}; }
 IBID_INLINE i32x16 dot_full(i32x16 acc, FullCodes8 c, X4 x) { return {_mm512_dpbusd_epi32(acc.v, c, x)}; }
-#else  // as AVX2 below, which says why
+#else  // as AVX2 below, for the reason given there
 struct FullCodes8 {
   __m512i magnitude;
   __mmask64 is_negative;

@@ -9,8 +9,8 @@
 
 namespace ibid::cpu {
 
-// Below this many elements of plain arithmetic (about 3 us) an op runs on one thread. An op whose element costs more
-// says so by `weight`.
+// Below this many elements of plain arithmetic (about 3 us) an op runs on one thread. An op with costlier elements
+// passes a `weight`.
 inline constexpr int64_t kSerialElements = 1 << 15;
 
 // body(begin, end) over parts of [0, n_rows); row_len elements each. Parts depend on nothing that could change a bit:

@@ -1,5 +1,5 @@
-// Products of F32, F16 and BF16 weights; kernels/linear.h says what they compute. K is walked in steps: one input (F32,
-// F16) or one pair of inputs (BF16).
+// Products of F32, F16 and BF16 weights, as specified in kernels/linear.h. K is walked in steps: one input (F32, F16)
+// or one pair of inputs (BF16).
 #pragma once
 
 #include "kernels/cpu/dot_bf16.h"

@@ -1,5 +1,5 @@
-// Products of block-quantised weights with int8 activations; kernels/linear.h says what they compute. Few rows take
-// their weights straight from the packed form (linear_int8_rows.inl), many from panels that are unpacked once.
+// Products of block-quantised weights with int8 activations, as specified in kernels/linear.h. Few rows read their
+// weights straight from the packed form (linear_int8_rows.inl), many rows from panels that are unpacked once.
 #pragma once
 
 #include "kernels/cpu/linear_int8_rows.inl"
@@ -23,7 +23,7 @@ class Upcoming {
     lines_a_fetch_ = (n_lines + n_fetches - 1) / n_fetches;
   }
   void none() { n_ranges_ = range_ = 0; }
-  // As many times as `n_fetches` says: in each block of a pass over the panel, or in each pass.
+  // Call it `n_fetches` times: in each block of a pass over the panel, or in each pass.
   IBID_INLINE void fetch(Upcoming& u) {
     if (u.range_ == u.n_ranges_) return;
     Range* r = u.ranges_ + u.range_;

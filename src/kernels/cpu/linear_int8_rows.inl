@@ -1,5 +1,5 @@
 // Packed block-quantised weights, and products of few rows with them: each block is unpacked into registers and used by
-// all rows. kernels/linear.h says what they compute; linear_int8.inl has many rows.
+// all rows. Results are specified in kernels/linear.h; linear_int8.inl has many rows.
 #pragma once
 
 #include "kernels/cpu/dot_pairs.h"
@@ -223,8 +223,8 @@ struct Fetcher {
     }
     return r;
   }
-  // The lines that a step of a block of bytes reads; into the second-level cache whatever into_second says, since a
-  // choice at each step would cost as much as what it chooses.
+  // Fetches the lines that a step of a block of bytes reads, always into the second-level cache: a choice by
+  // into_second at each step would cost as much as it saves.
   IBID_INLINE void fetch_step(const Fetcher& r, int64_t at, int step) {
     __builtin_prefetch(r.block.codes + at + step * 64, 0, 2);
     if (step == 0) __builtin_prefetch(r.block.factors + at, 0, 2);

@@ -56,8 +56,8 @@ struct Call {
     if (!has_few_queries(s)) return 1;
     return groups_all || (may_split && n_pieces(s) >= kGroupedPieces) ? max_groups : 1;
   }
-  // Runs that a split sequence's pieces are cut into: as long as can be, since what a task reads first nobody has
-  // fetched, and as many for each thread.
+  // Number of runs that a split sequence's pieces are cut into: as long as possible, since the first lines that a task
+  // reads have not been fetched ahead, and equally many for each thread.
   int32_t n_runs(int32_t s) const {
     const auto heads = static_cast<int32_t>(n_head_tasks(s));
     const int32_t n = ((min_tasks + heads - 1) / heads + n_threads - 1) / n_threads * n_threads;

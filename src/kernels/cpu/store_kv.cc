@@ -37,8 +37,8 @@ void move_head(const PagedKv& kv, int32_t from, int32_t to, int32_t head) {
   std::memmove(at(KvPart::kValue, to), at(KvPart::kValue, from), static_cast<size_t>(kv.value_len) * sizeof(Element));
 }
 
-// Asks for the lines of a slot, all heads: of its keys each holds the places of a dimension or two, so that one token
-// of three heads writes a hundred lines, and a processor that is told of them one by one waits for each.
+// Fetches the lines of a slot, all heads: each line of its keys holds a dimension or two, so one token of three heads
+// writes a hundred lines, and a processor that meets them one by one waits for each.
 void fetch_slot(const PagedKv& kv, int32_t slot) {
   std::byte* block = kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes;
   const auto size = static_cast<int64_t>(traits(kv.dtype).block_bytes);

@@ -27,7 +27,7 @@ struct Architecture {
   std::span<const WeightName> names;  // the embedding's is the first
 };
 
-// The architecture that a file names, or a sentence that says which ones there are.
+// The architecture that a file names; the error lists the known ones.
 Result<const Architecture*> find_architecture(const ModelFile& file);
 std::span<const Architecture> architectures();
 

@@ -1,6 +1,6 @@
 // bert: encoders of texts (bge, MiniLM, e5, gte) and cross-encoders that score a pair of them.
 //
-// GGUF does not say which GELU it was. BERT's is the exact one, which is what runs; a folder says it.
+// GGUF does not state which GELU it was. BERT's is the exact one, which is what runs; a folder states it.
 #include <array>
 #include <cmath>
 

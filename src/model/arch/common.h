@@ -14,10 +14,10 @@ namespace ibid::arch {
 
 // Fills sizes of each layer, norm, context, scale 1 / sqrt(Dk), one RoPE that all layers use, no windows.
 Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
-// The same without what the vocabulary's tensors tell (vocab_size, tied_embedding), for a file that may have none.
+// The same without the results of the vocabulary's tensors (vocab_size, tied_embedding), for a file without any.
 Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
 
-// How texts are pooled, as GGUF counts the kinds; nothing: the file does not say.
+// How texts are pooled, by GGUF's numbers of the kinds; nullopt: the file does not specify it.
 Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const std::string& key);
 
 // Values for keys that config.json may leave out; 0: must be given.
@@ -38,7 +38,7 @@ Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& conf
 Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& config, const std::string& prefix,
                                     const std::string& parameters, double default_base);
 
-// How many layers draft further tokens (ModelConfig::n_mtp_layers), as `key` says: none to `most`.
+// How many layers draft further tokens (ModelConfig::n_mtp_layers), as `key` states: none to `most`.
 inline constexpr int64_t kMostMtpLayers = 64;
 Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most);
 

@@ -44,7 +44,7 @@ Status read_head_lens(const ModelFile& file, const std::string& arch, ModelConfi
 
 }  // namespace
 
-// As llama.cpp counts them; 0 is none, which says nothing.
+// By llama.cpp's numbers; 0 is none, which specifies nothing.
 Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const std::string& key) {
   constexpr std::array<std::optional<Pooling>, 5> kKinds = {std::nullopt, Pooling::kMean, Pooling::kFirst,
                                                             Pooling::kLast, Pooling::kRank};

@@ -78,7 +78,7 @@ Result<ModelConfig> gemma3_from_gguf(const ModelFile& file) {
   } else {
     TRY(set_pattern(config, kDefaultPattern, window));
   }
-  // The 27B model divides by its width per head instead of its head size; newer files say so.
+  // The 27B model divides by its width per head instead of its head size; newer files state it.
   if (config.n_layers == 62) {
     for (LayerConfig& layer : config.layers)
       layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.width) / static_cast<float>(layer.n_heads));
