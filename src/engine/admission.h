@@ -1,5 +1,5 @@
-// Who is let in. A request is checked wholly where it enters, once and on its own thread, so that nothing in it can
-// fail a step later; and one rule says who may still wait.
+// Admission of requests. A request is checked wholly where it enters, once and on its own thread, so that nothing in it
+// can fail a step later; may_wait() bounds the queue.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ class AdmittedRequest {
 // An error names the field at fault. Pure: from any thread. `has_text`: there is a tokenizer to find stop strings with.
 Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has_text);
 
-// Whether those who ask may still wait: `n_now` sequences wait, and with theirs it would be `n_then`. A request with
-// more choices than may wait is taken where nobody does. One rule for the engine and for the thread before it: the
-// thread counts at least what the engine counts, so that nobody whom it let in is refused later.
+// Whether further sequences may wait: `n_now` wait, and with these it would be `n_then`. A request with more choices
+// than may wait is admitted if none waits. One rule for the engine and for the thread before it: the thread's count is
+// never below the engine's, so an admitted request is not refused later.
 Status may_wait(int32_t n_now, int32_t n_then, int32_t max_waiting);
 
 }  // namespace ibid

@@ -1,8 +1,8 @@
-// Answer: what one choice tells its client, token by token. Turns drawn tokens into text, finds stops, and keeps what
-// has not been sent yet. Knows nothing of scheduling.
+// Answer: what one choice sends to its client, token by token. Turns drawn tokens into text, finds stops, and keeps
+// what has not been sent yet. Independent of scheduling.
 //
 // What ends an answer, in this order: an end-of-generation id (unless ignore_eos), a stop id, a stop string. Before
-// min_tokens nothing does, and text goes past the stop strings unread. Where the request says how its answer is marked
+// min_tokens nothing does, and text passes the stop strings unread. If the request specifies how its answer is marked
 // up, stop strings are searched in the text alone, not in reasoning and calls.
 #pragma once
 
@@ -39,7 +39,7 @@ class Answer {
   FinishReason reason() const { return pending_.reason; }  // kNone while it goes on
   Usage& usage() { return pending_.usage; }
   Timing& timing() { return pending_.timing; }
-  // Appends what is new since the last call to `out`, in place; nothing if nothing is. The last one says so, once.
+  // Appends what is new since the last call to `out`, in place; nothing if nothing is. The last output is marked, once.
   void take(std::vector<Output>& out);
 
  private:

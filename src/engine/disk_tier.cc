@@ -10,7 +10,7 @@ namespace ibid {
 namespace {
 
 constexpr size_t kMaxFetches = 64;          // sequences that wait at once; others compute
-constexpr int64_t kFar = 1'000'000'000;     // a file that was this much older is told of its use
+constexpr int64_t kFar = 1'000'000'000;     // the store updates the age of a file that was this much older
 constexpr double kLeastWait = 0.02;         // seconds; computing a block or two is as quick as looking away
 constexpr double kEstimatePerToken = 1e-3;  // seconds, before a step was measured: a small model's
 constexpr double kFirstRate = 1e9;          // bytes a second, before a read was: worth trying
@@ -76,7 +76,7 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
   DurableKey key = key_of(s.scope);
   for (int32_t i = 0; i < n_known; ++i) key = durable_key_of_block(key, tokens_of(s, i));
   if (const Fetch* other = same_fetch(s, n_known, key)) {
-    s.was_sought = false;  // it may want more than the other
+    s.was_sought = false;  // it may need more than the other
     s.ledger().pass(now_, s.waits_as());
     s.state = SequenceState::kFetching;
     fetches_.push_back({&s, next_ticket_++, n_known, n_known, key, key, 0, other->until, other->ticket});
@@ -105,7 +105,7 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
   return true;
 }
 
-// The blocks [n_known, n_blocks) of a sequence, by nobody else's side.
+// Seconds to compute the blocks [n_known, n_blocks) of a sequence in steps of their own.
 double DiskTier::seconds_to_compute(int32_t n_known, int32_t n_blocks) const {
   const int32_t n_tokens = (n_blocks - n_known) * cache_.block_len();
   if (!computing_.is_known()) return n_tokens * kEstimatePerToken;
@@ -192,7 +192,7 @@ bool DiskTier::arrive(Fetch& f, const DurableStore::Done& done, int32_t n_kept_f
   if (done.outcome != BlockIo::kDone) return false;
   Sequence& s = *f.sequence;
   const auto i = static_cast<int32_t>(s.n_computed / cache_.block_len());
-  // The key says as much; these are the bytes that are about to be believed. A record may tell of more than was asked.
+  // The key implies this; these are the bytes about to be used. A record may contain more than was asked for.
   if (i >= f.n_asked || parent_of_image(done.image) != f.arrived ||
       !std::ranges::equal(tokens_of_image(format_, done.image), tokens_of(s, i))) {
     ++stats_.n_foreign;

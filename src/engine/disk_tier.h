@@ -29,7 +29,7 @@
 
 namespace ibid {
 
-// How the bytes of a block lie, as keys say it.
+// How the bytes of a block lie, as part of keys.
 std::string layout_of(const KvStore& kv);
 
 class DiskTier {
@@ -47,7 +47,7 @@ class DiskTier {
   bool begin(Sequence& sequence, int32_t n_kept_free, std::vector<BlockCopy>& copies);
   // Ends the fetch of this sequence; nothing if there is none.
   void forget(const Sequence& sequence);
-  // Ends the youngest fetch that holds blocks and says whose it was; null: there is none.
+  // Ends the youngest fetch that holds blocks and returns its sequence; null: there is none.
   Sequence* give_way();
 
   // Writes what is published of the sequence and not there yet, as far as there is room; the rest next time.

@@ -74,7 +74,7 @@ class Engine {
 
   // Hears from now on all that enters and all that steps do; outlives the engine.
   void observe(EngineObserver& observer) { observer_ = &observer; }
-  // From the next step on, tokens are told instead of drawn; outlives the engine. For replays without a model.
+  // From the next step on, tokens come from `told`, which outlives the engine. For replays without a model.
   void draw_from(ToldDraws& told) { runner_.draw_from(&told); }
 
   EngineStats stats() const;
@@ -130,7 +130,7 @@ class Engine {
   LiveRequests live_;
   StepFailures failures_;
   StepNotes notes_;
-  EngineObserver* observer_;  // one that hears nothing, where nobody listens
+  EngineObserver* observer_;  // one that does nothing if none is set
   const int32_t n_to_bring_;  // blocks, from the pool's first one on
   int32_t n_brought_ = 0;
   bool has_memory_to_take_ = true;

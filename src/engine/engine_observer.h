@@ -19,8 +19,8 @@ class EngineObserver {
   virtual void cancelled(RequestId id) noexcept { static_cast<void>(id); }
   virtual void cancelled_all() noexcept {}
   virtual void preempted(RequestId id, int32_t choice) noexcept { static_cast<void>(id), static_cast<void>(choice); }
-  // A step: its plan, which may be empty; where it is not, its tokens when they are drawn, and when they are facts.
-  // Nobody of the plan is forgotten before that.
+  // A step: its plan, which may be empty; if it is not, its tokens when they are drawn, and when they are facts. No
+  // sequence of the plan is forgotten before that.
   virtual void planned(const StepPlan& plan) noexcept { static_cast<void>(plan); }
   virtual void ran(const StepPlan& plan, const StepResult& result) noexcept {
     static_cast<void>(plan), static_cast<void>(result);

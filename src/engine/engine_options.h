@@ -1,4 +1,4 @@
-// What an engine is made with, and what it tells of itself.
+// What an engine is made with, and what it reports.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct EngineOptions {
   // Of copying one block between the two, as measured: blocks go there and come back while computing them again takes
   // longer. 0: nothing.
   double host_copy_seconds = 0;
-  std::string disk_folder;  // where whole blocks outlive the process; empty: they do not. Wants a model_digest
+  std::string disk_folder;  // where whole blocks outlive the process; empty: they do not. Needs model_digest
   int64_t disk_bytes = 0;   // of files there, this model's and others'
   bool prefix_cache = true;
   PolicyKind policy = PolicyKind::kFair;
@@ -56,7 +56,7 @@ struct DiskStats {
   int64_t n_evicted = 0;    // blocks
   int64_t n_unsaved = 0;    // blocks of sequences that ended before the disk had room for them
   int64_t n_corrupt = 0;    // files that were torn, or had a bit flipped
-  int64_t n_foreign = 0;    // whole, and not what their names say
+  int64_t n_foreign = 0;    // whole, but not what their names state
   int64_t n_missing = 0;
   int64_t n_failed_reads = 0;
   int64_t n_failed_writes = 0;
@@ -98,7 +98,7 @@ struct EngineStats {
   int32_t step_sequences = 0;
   int32_t step_drafted = 0;
   int32_t step_accepted = 0;
-  // Of a record, where one is written (engine/record/); told by who owns it.
+  // Of a record, where one is written (engine/record/); set by its owner.
   int64_t recorded_bytes = 0;
   bool is_recording = false;
   double step_plan = 0;

@@ -96,8 +96,8 @@ void EngineThread::State::run_errands() {
   errands.clear();
 }
 
-// What the engine will want room for to tell of this request and of all others comes first: later there may be no
-// memory to say so.
+// First makes room for all outputs that the engine will need for this request and all others: later there may be no
+// memory to report its lack.
 Status EngineThread::State::take(AdmittedRequest request) {
   const EngineStats now = engine->stats();
   try {
@@ -118,7 +118,7 @@ void EngineThread::State::end_unstarted(RequestId id, int32_t n, FinishReason re
     out.reason = reason;
     try {
       out.ending = std::make_unique<Ending>(Ending{.error = error});
-    } catch (const std::bad_alloc&) {  // which is what it then says
+    } catch (const std::bad_alloc&) {  // no Ending means out of memory
     }
   }
 }
@@ -134,8 +134,8 @@ void EngineThread::State::end_all() {
   turn_finished(true);
 }
 
-// Where a step has left some waiting there is no place for anybody, be it for want of blocks; otherwise as many as may
-// run at once will.
+// If a step has left some waiting, there is no place for further ones, be it for want of blocks; otherwise as many as
+// may run at once will.
 int32_t EngineThread::State::n_waiting_with(int32_t n) const {
   if (stats.n_waiting > 0) return stats.n_waiting + n_uncounted + n;
   return std::max(0, stats.n_running + n_uncounted + n - max_sequences);

@@ -13,8 +13,8 @@ namespace ibid {
 
 class EngineThread {
  public:
-  // `on_output` is called on the engine's thread, at least once per step, with all that it made known, in order
-  // (nothing, where it computed a piece of a prompt), and the state after it: each new n_steps is told once or more.
+  // `on_output` is called on the engine's thread, at least once per step, with all new outputs, in order (none where it
+  // computed a piece of a prompt), and the state after it: each new n_steps is reported once or more.
   // The outputs may be moved from. It must not block and must not throw: a server posts to its own executor from here.
   using OnOutput = std::function<void(std::span<Output>, const EngineStats&)>;
   EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output);

@@ -173,7 +173,7 @@ void FairPolicy::window(const WaitingQueue& queue, size_t n_places, std::vector<
   advance();
 }
 
-// Virtual time is the tag of who goes next; where nobody waits for anything, all have had what they wanted.
+// Virtual time is the tag of the tenant that goes next; if none waits for anything, all have had their demand.
 void FairPolicy::advance() {
   double least = std::numeric_limits<double>::infinity(), most = now_;
   for (const auto& [tenant, flow] : flows_) {

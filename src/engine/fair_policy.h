@@ -4,8 +4,8 @@
 // as in the virtual token counter (Sheng et al., Fairness in Serving Large Language Models, OSDI 2024): each tenant has
 // a tag, the tokens that it was served over its weight, a prompt's token counted at its cost beside a decoded one. Of
 // those who wait for something the tenant with the smallest tag goes first. The system's virtual time is that tenant's
-// tag; who asks for less than its share never falls behind, so nobody saves up service, and a tenant that comes again
-// begins there.
+// tag; a tenant that asks for less than its share never falls behind, so none saves up service, and one that comes
+// again begins there.
 //
 // Within a tenant: higher priority, then as prompts share (policy.h). With one tenant this is ByPriority.
 //

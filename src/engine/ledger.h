@@ -17,7 +17,7 @@ enum class Phase : uint8_t {
   kOthers,     // the rest of its steps, which is others' work and bookkeeping, and steps without it while it ran
   kPreempted,  // without its blocks, and computing again what it had
   kSwapped,    // waiting for blocks from a disk
-  kNetwork,    // outside the engine: reading, tokenising, writing; the server's to say
+  kNetwork,    // outside the engine: reading, tokenising, writing; set by the server
 };
 inline constexpr std::array kPhaseNames = {"queue",  "prefill",   "decode",  "sampling",
                                            "others", "preempted", "swapped", "network"};

@@ -31,10 +31,10 @@ class LiveRequests {
   Sequence* find(RequestId id, int32_t choice) const;  // null: there is none
   int32_t n_unfinished() const;                        // sequences
 
-  // Room for all that a step may have to tell. False: there is none.
+  // Room for all outputs that a step may produce. False: there is none.
   bool make_room(std::vector<Output>& out) const;
-  // What searches of the plan have to say that ended in it; and forgets who has ended, by what stands in `out` from
-  // n_before on.
+  // Publishes the results of the plan's searches that ended in it, and forgets the sequences that have ended, by what
+  // stands in `out` from n_before on.
   void publish_ended(const StepPlan& plan, size_t n_before, std::vector<Output>& out);
   void end_cancelled(std::vector<Output>& out);
   // Those that have not had their first step when they were due.

@@ -76,7 +76,7 @@ std::vector<MeasuredStep> measure_steps(Worker& worker, const BatchLimits& limit
                                         const Clock& clock) {
   Steps steps(worker, limits, n_blocks, clock);
   const double begin = clock.now();
-  // Pages come in: of weights, and of keys that nobody has written.
+  // Pages are faulted in: of weights, and of keys that have not been written.
   for (int32_t i = 0; i < std::min(kMeasuredBlocks, n_blocks); ++i) worker.bring(BlockId{i});
   if (steps.run(kFar).seconds <= 0) steps.run(kSizes.front());
   std::vector<MeasuredStep> out;

@@ -15,7 +15,7 @@ inline constexpr int32_t kMeasuredBlocks = 8;
 
 // Runs a step of one decode first, untimed: pages of weights come in. Then decodes of one and of a few sequences and
 // pieces of prompts, the small ones first, until a twentieth of a second has gone. Keys and values go to the worker's
-// first n_blocks blocks at most, which nobody may hold. Never more than kMostMeasuredSteps.
+// first n_blocks blocks at most, which must be free. Never more than kMostMeasuredSteps.
 std::vector<MeasuredStep> measure_steps(Worker& worker, const BatchLimits& limits, int32_t n_blocks,
                                         const Clock& clock);
 

@@ -1,5 +1,5 @@
 // MemoryPlan: what a process will hold at most, part by part, summed up before any of it is held. Parts are added by
-// whoever owns them; what a limit leaves is for keys and values.
+// their owners; what a limit leaves is for keys and values.
 #pragma once
 
 #include <cstdint>

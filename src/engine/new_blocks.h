@@ -1,5 +1,5 @@
-// NewBlocks: which blocks nobody has written yet. The system gives their memory as it is first written, which takes
-// time that a step's price must know of (engine/step_load.h). One thread.
+// NewBlocks: the blocks that have not been written yet. The system provides their memory on the first write, which
+// takes time that a step's price must include (engine/step_load.h). One thread.
 #pragma once
 
 #include <cstdint>

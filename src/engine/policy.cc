@@ -15,9 +15,9 @@ namespace {
 // (docs/users/fairness.md).
 constexpr double kLongerBy = 1;
 constexpr double kLongerAtMost = 0.040;
-// Where nobody decodes, a step is as long as who comes meanwhile may wait for its end; but no less than so many times
-// the shortest step there is, in which reading the weights is nearly all (a large model computes long prompts in pieces
-// that are worth it).
+// Where no sequence decodes, a step is as long as an arriving request may wait for its end; but no less than so many
+// times the shortest step there is, which mostly reads the weights (a large model computes long prompts in pieces that
+// are worth it).
 constexpr double kLongestPiece = 0.15;
 constexpr double kOfShortestStep = 8;
 

@@ -39,12 +39,12 @@ struct StepBudget {
   double seconds_with_drafts = std::numeric_limits<double>::infinity();
 };
 inline constexpr int32_t kLeastPromptTokens = 4;
-// Of a step's time, to prompts, whatever the bound says: they are not starved where many sequences decode.
+// Share of a step's time for prompts, whatever the bound is: they are not starved where many sequences decode.
 inline constexpr double kLeastPromptShare = 0.2;
 
 struct PolicyOptions {
   StepBudget most;  // of any step
-  // Seconds that a step with decodes may take because of prompts; 0: what the model's own speed says (policy.cc).
+  // Seconds that a step with decodes may take because of prompts; 0: by the model's own speed (policy.cc).
   // Decodes that take longer by themselves do.
   double max_itl = 0;
   int32_t max_sequences = 0;  // running at once
@@ -63,14 +63,14 @@ class Policy {
   virtual StepBudget budget(const StepLoad& decodes, double tpot) const;
   // Whether so many decodes keep within it, with what prompts have at least.
   bool may_decode(const StepLoad& decodes, double tpot) const;
-  // Who of `running` (in order) makes room for `asker`, itself one of them; null: nobody. One that may not be preempted
-  // (Sequence::may_be_preempted) is no answer.
+  // Which of `running` (in order) makes room for `asker`, itself one of them; null: none. One that may not be preempted
+  // (Sequence::may_be_preempted) must not be returned.
   virtual Sequence* victim(std::span<Sequence* const> running, const Sequence& asker);
 
   // ---- Decodes ----
   // Before a step is planned: which of `running` (in order), of those with a next token to compute, sit this step out
   // (Sequence::sits_out, false for all before the call). At least one does not. Returns the seconds that the step may
-  // take, prompts and drafts included; infinity: as long as budget() says.
+  // take, prompts and drafts included; infinity: as budget() returns.
   virtual double choose_decodes(std::span<Sequence* const> /*running*/) { return kNoLimit; }
 
   // ---- Prompts ----
@@ -82,11 +82,11 @@ class Policy {
   virtual bool shortest_first() const { return true; }
   // Those of the queue that may be admitted next, where n places are free: appended to `out`, in order of their keys.
   virtual void window(const WaitingQueue& queue, size_t n_places, std::vector<Sequence*>& out);
-  // All places are taken, and `asker` waits: who of `running` gives its own up; null: nobody.
+  // All places are taken, and `asker` waits: which of `running` gives its own up; null: none.
   virtual Sequence* gives_place(std::span<Sequence* const>, const Sequence&) { return nullptr; }
 
-  // ---- What policies hear of ----
-  // A request comes; before its first sequence is queued. Only this may throw, for want of memory.
+  // ---- Events ----
+  // A request arrives; before its first sequence is queued. Only this may throw, for want of memory.
   virtual void meet(const Request&) {}
   virtual void queued(Sequence&) {}
   virtual void granted(const Sequence&, int32_t /*n_tokens*/) {}

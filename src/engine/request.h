@@ -29,7 +29,7 @@ class StopSet;          // text/output/stop_matcher.h: compiled stop strings and
 
 enum class RequestId : uint64_t {};
 
-// Coupled drafts change no token, so none of this is in a record: a replay is told what another verifier drew.
+// Coupled drafts change no token, so none of this is in a record: what another verifier drew comes with a replay.
 struct SpeculationParams {
   int32_t max_drafts = -1;  // a step, as far as the engine proposes any; -1: as many as it does; 0: none
   Verifier verifier = Verifier::kCoupled;
@@ -68,7 +68,7 @@ struct Request {
   std::string tenant;            // blocks are shared only within a tenant ...
   std::string cache_salt;        // ... and with the same salt
   float weight = 1;              // the tenant's part of the machine beside others', where the policy is fair
-  // How the answer is found; n, at most the search's width, are then the best texts, told at the end. Stop strings,
+  // How the answer is found; n, at most the search's width, are then the best texts, sent at the end. Stop strings,
   // prompt_logprobs, other tokens' log-probabilities, temperatures and truncations are refused beside one.
   SearchOptions search;
   int32_t second_text = 0;  // of a pair that an encoder reads, where its second text begins; 0: it is no pair
@@ -109,16 +109,15 @@ struct Output {
   Output() {}  // not by zeroing all of it first: a thousand are made in a step
   RequestId request{};
   int32_t choice = 0;
-  int32_t n_computed = 0;  // of the prompt, where the request tells its progress and there is news; else 0
-  // New tokens, those of a dropped stop included. One lies in place: a thousand streams tell a token each in a step,
+  int32_t n_computed = 0;  // of the prompt, where the request reports its progress and there is news; else 0
+  // New tokens, those of a dropped stop included. One lies in place: a thousand streams send a token each in a step,
   // and do not allocate for it.
   boost::container::small_vector<TokenRecord, 1> tokens;
   std::string text;  // new text that is certain: whole code points, nothing that may be a stop
   // Once, with the first output of choice 0, if prompt_logprobs >= 0: one record per prompt token. The first token has
   // no log-probability (nothing is before it).
   std::vector<TokenRecord> prompt;
-  std::unique_ptr<Ending>
-      ending;  // with the last one; null: nothing of it is known, and an error is for want of memory
+  std::unique_ptr<Ending> ending;  // with the last one; null: no details, and an error is out of memory
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   Usage usage;  // running totals

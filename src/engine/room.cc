@@ -71,7 +71,7 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   plan.withdraw(s);
   s.drafts.clear();
   s.n_computed_when_preempted = std::max(s.n_computed_when_preempted, s.n_computed);
-  // Whatever nobody needs until it runs again, it finds again: to its last token.
+  // What is not needed until it runs again, it finds again: to its last token.
   cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   if (const StateId state = state_after(s.states, s.n_computed); state != StateId::kNone)
     cache_.hold_state(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks, state);
@@ -91,7 +91,7 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
     s.n_published = s.n_computed / cache_.block_len();
   }
   // Where nothing runs, it takes from those before it too: a policy may have chosen it although they hold blocks, which
-  // nobody would ever free.
+  // would never be freed.
   do {
     if (admit_blocks(s, plan)) return true;
   } while (strip(parked_holder(s, true)) ||
@@ -105,7 +105,7 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
   s.n_computed = cache_.rewind_to_block(s.blocks, s.states, s.n_computed);
   s.n_published = std::min(s.n_published, s.n_computed / cache_.block_len());
   if (admit_blocks(s, plan)) return true;
-  // What was held before stays so: its blocks are found by nobody else.
+  // What was held before stays so: its blocks cannot be found by others.
   if (!held) drop_blocks(s);
   return false;
 }

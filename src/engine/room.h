@@ -5,8 +5,8 @@
 //   3. the policy's victim among the running ones is preempted: its blocks go, its tokens stay (recompute), and a share
 //      that it had in the same plan is withdrawn;
 //   4. the asker itself is.
-// Nobody loses blocks to one that is only being admitted but the waiting and the parked after it and the parked of its
-// own search, and nobody to drafts.
+// None loses blocks to one that is only being admitted except the waiting and the parked after it and the parked of its
+// own search, and none to drafts.
 #pragma once
 
 #include <cstdint>

@@ -276,7 +276,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
 }
 
 // The target's rows after drafts that were refused, from the first one after `parent` on: drafts, drawn without a
-// grammar, that change nothing of the result but what a proposer is told. One that cannot be drawn ends them.
+// grammar, that change nothing of the result but what a proposer receives. One that cannot be drawn ends them.
 void Runner::read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch) {
   if (!wants_.refused || result.is_told) return;
   const Sequence& s = *share.sequence;

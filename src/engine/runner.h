@@ -23,33 +23,33 @@
 
 namespace ibid {
 
-struct alignas(64) ShareResult {      // what few have stands first
-  SearchRow row;                      // of a beam: what may follow it, instead of what is drawn
-  std::optional<Error> failure;       // of the draw after those that were drawn
-  std::vector<TokenRecord> scored;    // the prompt's next tokens, one for each row of RowPurpose::kScore
-  std::vector<TokenRecord> drawn;     // the tokens after the sequence: all but the last are drafts that were right
-  std::vector<int32_t> accepted;      // those drafts, by their index; their keys and values lie at their positions
-  std::vector<RefusedDraft> refused;  // after those, where anybody reads them (Proposer::refused)
-  SamplerState state;                 // after the draws
-  std::span<const float> hidden;     // of its tokens, [n, C], where anybody wants them; valid until the next step. Of a
-                                     // rank its scores, [n_labels]
-  int32_t first = 0, first_row = 0;  // its first token's position, and row among the step's tokens
-  std::span<const float> drawn_after;  // [C], of the row that its last token was drawn from, where anybody wants it
+struct alignas(64) ShareResult {       // what few have stands first
+  SearchRow row;                       // of a beam: what may follow it, instead of what is drawn
+  std::optional<Error> failure;        // of the draw after those that were drawn
+  std::vector<TokenRecord> scored;     // the prompt's next tokens, one for each row of RowPurpose::kScore
+  std::vector<TokenRecord> drawn;      // the tokens after the sequence: all but the last are drafts that were right
+  std::vector<int32_t> accepted;       // those drafts, by their index; their keys and values lie at their positions
+  std::vector<RefusedDraft> refused;   // after those, where anybody reads them (Proposer::refused)
+  SamplerState state;                  // after the draws
+  std::span<const float> hidden;       // of its tokens, [n, C], if they are needed; valid until the next step.
+                                       // Of a rank its scores, [n_labels]
+  int32_t first = 0, first_row = 0;    // its first token's position, and row among the step's tokens
+  std::span<const float> drawn_after;  // [C], of the row that its last token was drawn from, if it is needed
   bool out_of_memory = false;          // the above is not whole
   bool is_unsound = false;             // nor here: the model computed no numbers (unsound_row())
-  // A replay's, where it is told what rows say: the answer ends after what was drawn; how its search goes on where its
-  // row was the last of its turn, valid until the next step.
+  // Of a replay whose draws are given (ToldDraws): the answer ends after what was drawn; how its search goes on where
+  // its row was the last of its turn, valid until the next step.
   FinishReason told_end = FinishReason::kNone;
   bool is_told = false;
   const SearchTurn* told_turn = nullptr;
 };
 
-// What steps draw, told by a record instead of drawn from rows of logits. `share` is an index into the plan. next() may
-// be called for several shares at once.
+// What steps draw, given by a record instead of drawn from rows of logits. `share` is an index into the plan. next()
+// may be called for several shares at once.
 class ToldDraws {
  public:
   virtual ~ToldDraws() = default;
-  // Whether it tells what is drawn for this sequence; else it is drawn, and nothing below is asked.
+  // Whether it gives the draws of this sequence; if not, they are drawn, and nothing below is called.
   virtual bool tells(const Sequence& sequence) const = 0;
   virtual Result<TokenRecord> next(const StepPlan& plan, size_t share) = 0;
   // Whatever else became of it.
@@ -86,7 +86,7 @@ class Runner {
   // The second half, of the step that was launched with this plan: waits for its rows, draws and verifies. Valid until
   // the next call.
   StepResult& finish(const StepPlan& plan, const StepTicket& ticket);
-  // From now on tokens are told, as far as it tells them; outlives the runner. Their rows are not read.
+  // From now on tokens come from `told` where it has them; it outlives the runner. Their rows are not read.
   void draw_from(ToldDraws* told) { told_ = told; }
 
  private:
@@ -120,7 +120,7 @@ class Runner {
   const Clock& clock_;
   BatchBuilder builder_;
   std::span<const float> logits_;  // [R, V] of this step
-  std::span<const float> hidden_;  // [T, C] of it, after the final norm; empty if nobody wants them
+  std::span<const float> hidden_;  // [T, C] of it, after the final norm; empty if not needed
   StepWants wants_;                // of this step
   HostRows rows_hidden_;           // [R, C] of it; empty: not wanted
   std::vector<Task> tasks_;

@@ -61,7 +61,7 @@ void Scheduler::enqueue(Sequence& s) {
   queue_.push(s);
 }
 
-// A target that the sequence would not keep even alone binds nobody: what is lost anyhow may not keep others out.
+// A target that the sequence would not keep even alone is ignored: what is lost anyhow may not keep others out.
 double Scheduler::tpot_of(const Sequence& s) const {
   const auto tpot = static_cast<double>(s.request->tpot_target);
   if (tpot <= 0) return kNoLimit;
@@ -319,7 +319,7 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   policy_->granted(s, n);
 }
 
-// Whoever waits for a disk leaves its turn to others.
+// A sequence that waits for a disk leaves its turn to others.
 bool Scheduler::fetches(Sequence& s) try {
   if (disk_ == nullptr || !disk_->begin(s, static_cast<int32_t>(running_.size()), plan_.copies)) return false;
   queue_.remove(s);

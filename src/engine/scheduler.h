@@ -10,10 +10,10 @@
 // Prompts share: whose turn it is by the policy, and of those who has the least to compute. The first in order has a
 // quarter of what each step does for prompts, or all it needs. So no stream of short prompts starves a long one: once
 // those before it in order have their first token, later ones have at most three times the time that it has.
-// An encoder's prompts go whole into a step. Nobody has a next token that would come late for it, so that time bounds
-// none of them, and what is kept for the first in order is all it needs.
+// An encoder's prompts go whole into a step. No decode could be delayed by them, so that time bounds none of them, and
+// what is kept for the first in order is all it needs.
 //
-// Blocks go by order alone: while the first in order of those who wait does not fit, nobody else comes in.
+// Blocks go by order alone: while the first in order of those who wait does not fit, none of the others comes in.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ class Scheduler {
   void took(double seconds);
   // So did one that was not planned, before any was.
   void took(const MeasuredStep& step);
-  // A beam has its row: it runs no more, keeps its blocks as long as nobody needs them, and waits for the others.
+  // A beam has its row: it runs no more, keeps its blocks until others need them, and waits for the others.
   void park(Sequence& sequence);
   // It goes on: at once where it has its blocks and there is a place, else from its old place in the queue.
   void resume(Sequence& sequence);

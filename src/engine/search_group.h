@@ -1,10 +1,10 @@
 // SearchGroup: the sequences of one request that searches (sample/search.h). Each is the seat of a beam: its sequence
-// is the beam's, and it computes one row for each token. When the rows of all beams that run are there, the search says
-// how they go on: the first child of a beam stays in its seat, others fork its blocks into free seats.
+// is the beam's, and it computes one row for each token. When the rows of all running beams are there, the search
+// decides how they go on: the first child of a beam stays in its seat, others fork its blocks into free seats.
 //
-// Rows may come in different steps. Who has its row waits (SequenceState::kParked) outside of queue and running ones,
-// with its blocks as long as nobody needs them: what the row said is here, and blocks can be computed again. So beams
-// that do not all fit into the cache, or into a step, run in turns, and no two wait for each other.
+// Rows may come in different steps. A beam with its row waits (SequenceState::kParked) outside of queue and running
+// ones, with its blocks until others need them: the contents of the row are here, and blocks can be computed again. So
+// beams that do not all fit into the cache, or into a step, run in turns, and no two wait for each other.
 #pragma once
 
 #include <algorithm>

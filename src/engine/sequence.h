@@ -30,10 +30,10 @@ namespace ibid {
 
 enum class SequenceState : uint8_t {
   kHeld,     // a further choice that waits until the first one has computed the prompt
-  kWaiting,  // in the queue; may hold blocks as long as nobody needs them
+  kWaiting,  // in the queue; may hold blocks until others need them
   kRunning,
   kFetching,  // waits for blocks from a disk; holds those that have come
-  kParked,    // a beam that waits for the others' rows; holds its blocks as long as nobody needs them
+  kParked,    // a beam that waits for the others' rows; holds its blocks until others need them
   kFinished,
 };
 
@@ -83,7 +83,7 @@ struct alignas(64) Sequence {
   int32_t n_known = 0;  // tokens that the prefix tree had when it was queued
   int32_t n_tokens_when_preempted = 0;
   static constexpr int32_t kAll = std::numeric_limits<int32_t>::max();
-  int32_t n_without_hidden = kAll;  // tokens that may be cached ones, as nobody needs their hidden states
+  int32_t n_without_hidden = kAll;  // tokens that may be cached ones, as their hidden states are not needed
   double due = std::numeric_limits<double>::infinity();  // without a first step by then it ends; of choice 0 alone
   DurableChain durable;
   StateTable states;  // of a model with recurrent layers: that which it goes on from, after n_computed tokens
@@ -101,7 +101,7 @@ struct alignas(64) Sequence {
   bool is_prompt_scored() const { return n_scored >= prompt_len - 1; }
   // The first position whose row of logits is wanted; all after it are wanted too.
   int32_t first_row() const {
-    if (pools()) return n_tokens() - ranks();  // it wants hidden states and no logits, or the scores of one row
+    if (pools()) return n_tokens() - ranks();  // it needs hidden states and no logits, or the scores of one row
     return is_prompt_scored() ? n_tokens() - 1 : n_scored;
   }
   bool pools() const { return request->pooling != Pooling::kNone; }

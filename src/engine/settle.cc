@@ -15,7 +15,7 @@ namespace {
 
 // Asks for what settling the shares after the i-th will touch: together it is more than a core's nearest caches hold.
 void fetch_ahead(const std::vector<Share>& shares, size_t i) {
-  constexpr size_t kFar = 12, kNear = 6;  // by then a sequence is there, and says where its tokens are
+  constexpr size_t kFar = 12, kNear = 6;  // by then a sequence is loaded, and with it the address of its tokens
   if (i + kFar < shares.size()) prefetch(*shares[i + kFar].sequence, kSequenceHead);
   if (i + kNear >= shares.size()) return;
   const Sequence& s = *shares[i + kNear].sequence;
@@ -72,7 +72,7 @@ void Settler::account(const Share& share, const StepTimes& times) {
   Sequence& s = *share.sequence;
   s.ledger().pass(times.begun_at, s.waits_as());
   if (!s.was_admitted) admit(s, times.begun_at);
-  s.n_preemptions_passed = s.answer->timing().n_preemptions = s.n_preemptions;  // told also if its client goes
+  s.n_preemptions_passed = s.answer->timing().n_preemptions = s.n_preemptions;  // reported also if its client leaves
   const int32_t n_again = std::clamp(s.n_computed_when_preempted - s.n_computed, 0, share.n_certain());
   const Phase own = s.n_computed + n_again < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
   s.ledger().pass_step(times.now, own, times.a_token * (share.n_tokens - n_again), times.a_token * n_again,
@@ -127,7 +127,7 @@ void Settler::advance(const Share& share) {
   (is_decode ? counts_.step_decode_tokens : counts_.step_prefill_tokens) += share.n_certain();
   s.n_computed += share.n_certain();
   publish(s);
-  // Whoever asks the same once more finds all of the prompt, also while this one answers.
+  // The same prompt, asked once more, is found whole, also while this one answers.
   if (!is_decode && s.n_computed == s.prompt_len)
     cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
   leave_snapshots(s);

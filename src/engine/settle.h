@@ -1,5 +1,5 @@
 // Settle: turns a step's results into facts. Appends tokens, scores prompts, publishes full blocks, lets further
-// choices go, ends sequences. What a client is told about it collects in each sequence's Answer.
+// choices go, ends sequences. What is sent to a client collects in each sequence's Answer.
 #pragma once
 
 #include <array>
@@ -73,8 +73,8 @@ class Settler {
   void append(const Share& share, ShareResult& result, double now);
   void count_drafts(Sequence& sequence, int32_t n_drafts);
   void count_accepted(Sequence& sequence, size_t place);
-  // `after`: why the answer ends after it, where the answer itself does not see it: its grammar allows nothing more,
-  // or a record says so.
+  // `after`: why the answer ends after it, where the answer itself does not see it: its grammar allows nothing more, or
+  // a record has it so.
   void append(Sequence& sequence, TokenRecord&& drawn, double now, FinishReason following);
   void forget_before_window(Sequence& sequence);
   void let_followers_go(Sequence& sequence);

@@ -9,7 +9,7 @@
 namespace ibid {
 namespace {
 
-// Of a record, which may say anything.
+// Of a record, which may contain anything.
 bool is_possible(const SearchTurn* turn, const SearchGroup& group) {
   if (turn == nullptr) return false;
   const auto is_seat = [&](const SearchChild& c) { return c.parent >= 0 && c.parent < std::ssize(group.running); };
@@ -98,7 +98,7 @@ void Settler::fork(const Sequence& parent, Sequence& s) {
   s.durable = parent.durable;
 }
 
-// All sequences at once, best first. Of the seats, the first n tell them.
+// All sequences at once, best first. The first n seats send them.
 void Settler::end_search(Sequence& last, double now) {
   SearchGroup& group = *last.group;
   std::vector<SearchedText> texts = group.search->take_results();
@@ -115,7 +115,7 @@ void Settler::end_search(Sequence& last, double now) {
     answer.timing().admitted = first.admitted;
     answer.timing().first_token = answer.timing().last_token = now;
     answer.usage().cached_tokens = cached;
-    // Where fewer sequences were found than were asked for, the last one is told again.
+    // Where fewer sequences were found than were asked for, the last one is repeated.
     SearchedText& text = texts[std::min(static_cast<size_t>(seat->choice), texts.size() - 1)];
     for (size_t i = 0; i < text.tokens.size() && seat->choice < request.n && !answer.finished(); ++i) {
       answer.push({.chosen = {.token = text.tokens[i], .raw = text.logprobs[i], .processed = text.logprobs[i]},
@@ -127,7 +127,7 @@ void Settler::end_search(Sequence& last, double now) {
   }
 }
 
-// Without the model nobody knows the sequences, and nobody is told them.
+// Without the model the sequences are unknown, and none is sent.
 void Settler::end_told_search(SearchGroup& group, std::span<const FinishReason> ends, double now) {
   const double admitted = group.seats.front()->answer->timing().admitted;
   const int32_t cached = group.seats.front()->answer->usage().cached_tokens;

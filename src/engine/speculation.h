@@ -1,6 +1,6 @@
 // Speculation: the draft tokens of a step, beside the scheduler. Owns the proposer. A step asks it three times:
 //   propose()   before the plan: drafts for the sequences that wait for their next token (Sequence::drafts)
-//   wants()     what the step computes for the proposer besides
+//   `wants()`   what the step computes for the proposer besides
 //   settled()   after the step: what it computed for the proposer
 // Drafts change when tokens are computed, never which (docs/design.md section 5, law 4). One thread, the engine's.
 #pragma once

@@ -7,9 +7,9 @@
 // read, and of a model with recurrent state the states. Costs are fitted by least squares of relative errors,
 // forgetting older steps, each kind of step (prompts alone, decodes alone, both) for itself: a night of decodes does
 // not make it forget what a prompt costs. A step that took far longer than it should have (a stalled machine) weighs by
-// the inverse square of its time, that is next to nothing. Until steps have told the parts apart, an estimate of their
-// proportions stands in, scaled to what was seen. What is shared by all parts at the moment, a machine that others use
-// too, is one factor: the median of the last few steps' times over their predictions.
+// inverse square of its time, that is next to nothing. Until observed steps distinguish the parts, an estimate of their
+// proportions stands in, scaled to what was seen. What all parts share at the moment, a machine that others use too, is
+// one factor: the median of the last few steps' times over their predictions.
 //
 // Method: normal equations with exponential forgetting (Ljung, System Identification, 11.2) and ridge towards the
 // estimate, solved under c >= 0 by cyclic coordinate descent from the last solution (Franc, Hlavac, Navara, Sequential
@@ -42,8 +42,8 @@ class StepCost {
   // False until a step has been seen: then nothing is predicted.
   bool is_known() const { return n_seen_ > 0; }
   double seconds(const StepLoad& load) const;
-  // What drafts make a step longer by. Rows of one sequence share what they read, and who drafts nothing learns
-  // nothing: so what they read costs a part of what the sequence's own token reads, at most, until steps have told.
+  // What drafts make a step longer by. Rows of one sequence share what they read, and a step without drafts teaches
+  // nothing: so what they read costs at most a part of what the sequence's own token reads, until observed.
   double of_drafts(const StepLoad& without, const StepLoad& with) const;
   // How many of n_tokens of a prompt, after n_before others, can join `load` without its time passing `limit` seconds.
   // All but the first n_rowless of them give rows of logits; is_new: their blocks are new memory.

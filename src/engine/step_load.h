@@ -16,8 +16,8 @@ struct StepLoad {
   // Of drafts: what they read is read for their sequence's other rows anyway, so that it costs less. After a long
   // sequence that is most of what a draft would be thought to cost.
   int64_t draft_reads = 0;
-  // Positions of blocks that nobody has written yet: the system gives memory as it is first written, and in a virtual
-  // machine that was measured to cost as much as a third of a prompt.
+  // Positions of blocks that have not been written yet: the system provides memory on the first write, which was
+  // measured in a virtual machine to cost as much as a third of a prompt.
   int32_t n_new_positions = 0;
 
   bool empty() const { return n_prompt_tokens + n_decode_tokens == 0; }

@@ -1,5 +1,5 @@
 // WaitingQueue: the sequences that do not run, in the order of their keys. Not owned. Some hold blocks (a fork does,
-// and what was placed but not admitted), as long as nobody needs them.
+// and what was placed but not admitted), until others need them.
 #pragma once
 
 #include <vector>
@@ -11,13 +11,13 @@ namespace ibid {
 
 class WaitingQueue {
  public:
-  // Room for so many; push() needs it. Only this may throw for want of memory.
+  // Room for n sequences; push() needs it. Only this may throw for want of memory.
   void make_room(size_t n) { grow(items_, n); }
   void push(Sequence& sequence);  // into state kWaiting
-  // Who goes first; null where nobody waits.
+  // The sequence that goes first; null if none waits.
   Sequence* front() const { return items_.empty() ? nullptr : items_.back(); }
   void remove(Sequence& sequence);
-  // From who goes first on, until `visit` says false.
+  // From the one that goes first on, until `visit` returns false.
   template <typename Visit>
   void each(Visit visit) const {
     for (size_t i = items_.size(); i-- > 0 && visit(items_[i]);) {

@@ -31,7 +31,7 @@ struct Workload {
 // input_length, output_length, hash_ids of 512 tokens each (Mooncake's). An error names the line.
 Result<Workload> read_workload(const std::string& file);
 
-// Conversations by several applications: prompts begin with their application's, go on with what was said before, and
+// Conversations by several applications: prompts begin with their application's, continue the conversation so far, and
 // have lengths of a log-normal distribution. The same for the same numbers.
 Workload make_workload(uint64_t seed, int32_t n_requests);
 

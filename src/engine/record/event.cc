@@ -43,7 +43,7 @@ void options_fields(Ar& ar, Options& o) {
          measured_steps, states_bytes, host_states_bytes, state_step] = o;
   static_cast<void>(states_bytes), static_cast<void>(host_states_bytes),
       static_cast<void>(state_step);  // head_fields()
-  static_cast<void>(max_drafts);      // a replay is told how many there were
+  static_cast<void>(max_drafts);      // a record has how many there were
   ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, host_copy_seconds,
      disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
   size_t n_measured = measured_steps.size();
@@ -108,7 +108,7 @@ void sampling_fields(Ar& ar, Params& p) {
          xtc_threshold, mirostat, mirostat_tau, mirostat_eta, seed, logprobs, processed_logprobs, logprob_tokens,
          min_tokens, ignore_eos] = p;
   static_cast<void>(dry_breakers);
-  static_cast<void>(logprob_tokens);  // of what is told of a draw alone: a record has the tokens
+  static_cast<void>(logprob_tokens);  // affects only what is reported of a draw: a record has the tokens
   ar(repetition_penalty, presence_penalty, frequency_penalty, penalty_last_n, no_repeat_ngram, dry_multiplier, dry_base,
      dry_allowed_len, dry_last_n, logit_bias, banned, banned_sequences, allowed, temperature, dynatemp_range,
      dynatemp_exponent, top_k, top_p, min_p, typical_p, top_n_sigma, xtc_probability, xtc_threshold, mirostat,

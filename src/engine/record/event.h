@@ -2,9 +2,9 @@
 // in order. A record is the engine's whole input: with it, the engine runs again, step for step.
 //
 // In the file each is a frame: bytes of the body (u32), the body's checksum (u32, the low half of XXH3), the body; all
-// little-endian, after eight bytes that say what the file is. The body is the kind, the clock's readings since the
-// event before (nanoseconds, each as the difference from the one before it), what a disk tier answered since then, and
-// what the kind says below.
+// little-endian, after eight bytes that identify the format. The body is the kind, the clock's readings since the event
+// before (nanoseconds, each as the difference from the one before it), what a disk tier answered since then, and the
+// fields of the kind, listed below.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ enum class EventKind : uint8_t {
   kCancelAll,
   kPreempt,  // asked for from outside, as a debugger may
   kStep,
-  kCompletion,  // of work beside the steps, when the engine heard of it; nothing tells any yet
-  kEnd,         // the writer ended, and says why; what has none was cut off
+  kCompletion,  // of work beside the steps, when the engine learned of it; none is recorded yet
+  kEnd,         // the writer ended, with the reason; a record without it was cut off
 };
 
 // Of the engine that was recorded.
@@ -103,7 +103,7 @@ struct Event {
 
 // Appends the body. `last_reading` goes from event to event.
 void encode(const Event& event, int64_t& last_reading, std::string& out);
-// `tokenizer` compiles what a request says about texts; null: stop strings and breakers are left out. `grammars`, of
+// `tokenizer` compiles the texts in a request; null: stop strings and breakers are left out. `grammars`, of
 // the same tokenizer, compiles grammars; null: they are left out.
 Result<Event> decode(std::string_view body, int64_t& last_reading, const std::shared_ptr<const Tokenizer>& tokenizer,
                      grammar::Grammars* grammars = nullptr);

@@ -15,7 +15,7 @@ class Life final : public EngineObserver {
  public:
   static constexpr size_t kMaxPieces = 1 << 20;  // of its company; the picture lacks what is beyond
 
-  // `replay` outlives this and tells the time.
+  // `replay` outlives this and provides the time.
   Life(const Replay& replay, RequestId id) : replay_(replay), id_(id) {}
 
   bool is_known() const { return arrived_ >= 0; }

@@ -30,7 +30,7 @@ class FileWriter {
                                                     size_t max_backlog = kMaxBacklog);
   ~FileWriter();  // writes what waits, and the end
 
-  // Never waits for the disk. False once the record has ended before its time; then why_ended() says why.
+  // Never waits for the disk. False once the record has ended before its time; then why_ended() has the reason.
   bool add(Event event) noexcept;
   bool ended() const { return ended_; }
   std::string why_ended() const;
@@ -63,8 +63,8 @@ class FileReader {
  public:
   // Refuses what is no record, or one of another version.
   static Result<FileReader> open(const std::string& path);
-  // The next event, while the file is whole; nothing at its end, which how_it_ended() speaks of. An error: a frame that
-  // is whole and says what no ibid of this version says.
+  // The next event, while the file is whole; nothing at its end, which how_it_ended() describes. An error: a frame that
+  // is whole and contains what no ibid of this version writes.
   Result<std::unique_ptr<Event>> next(const std::shared_ptr<const Tokenizer>& tokenizer = nullptr);
   const std::string& how_it_ended() const { return how_it_ended_; }
 

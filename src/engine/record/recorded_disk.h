@@ -29,7 +29,7 @@ struct DiskInput {
     kRoom,   // image_to_write() gave one
     kWrite,  // write() took it
     kRead,   // read() was taken
-    kDone,   // collect() told of this
+    kDone,   // collect() returned this
   };
   Kind kind = Kind::kRoom;
   bool was_taken = false;  // but of kDone
@@ -42,7 +42,7 @@ struct DiskInput {
   std::vector<TokenId> tokens;
 };
 
-// An answer that there is no memory for is missing, and the replay says so.
+// An answer that there is no memory for is missing, which the replay reports.
 struct DiskLog {
   DiskFacts facts;  // but for the layout and the rope, which the engine knows
   std::vector<DiskInput> inputs;
@@ -76,7 +76,7 @@ class ReplayStore final : public DurableStore {
  public:
   // `format`: of the replay's own cells, which are smaller than those that were recorded.
   ReplayStore(const BlockFormat& format, DiskFacts facts);
-  // Those of the next event. They are used up in their order; whoever asks for others is refused.
+  // Those of the next event. They are used up in order; a call for others is refused.
   void give(std::vector<DiskInput> inputs);
   // Whether something else was asked, or less than was given.
   bool is_off() const { return is_off_ || next_ < inputs_.size(); }

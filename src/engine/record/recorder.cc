@@ -16,8 +16,8 @@ namespace ibid {
 using record::Event;
 using record::EventKind;
 
-// The engine sees what the record can say: whole nanoseconds. A reading that there is no memory for is missing in the
-// record, and its replay says so.
+// The engine sees what the record can hold: whole nanoseconds. A reading that there is no memory for is missing in the
+// record, which its replay reports.
 double Recorder::RecordingClock::now() const {
   const auto ns = static_cast<int64_t>(std::llround(source_.now() * 1e9));
   try {

@@ -3,8 +3,8 @@
 // beginning, the same keys; the first difference stays one. After the same beginning, numbers stand in the order of
 // the tokens, because the cache's ties do (PrefixTree::nearest); how often a token occurs cannot be seen. The key is
 // drawn at random and forgotten with the process. Tenants and salts become names that are equal where theirs were. What
-// else a request says about its text (stops, biases, masks, the sampler's settings and seed) is left out: a redacted
-// record replays scheduling alone. docs/users/replay.md says what can still be told from one.
+// else a request contains about its text (stops, biases, masks, the sampler's settings and seed) is left out: a
+// redacted record replays scheduling alone. docs/users/replay.md lists what one still reveals.
 //
 // The numbers are an order-preserving encryption: the range is cut in two again and again, where the tokens are, each
 // time at a place that the key draws (after Boldyreva, Chenette, Lee and O'Neill, "Order-Preserving Symmetric

@@ -103,7 +103,7 @@ void ReplayClock::give(std::vector<int64_t> readings) {
   n_beyond_ = 0;
 }
 
-// Gathers what the replay does and says what is another in it.
+// Gathers what the replay does and reports differences.
 class Replay::Checker final : public EngineObserver {
  public:
   Checker(EngineObserver* watcher) : watcher_(watcher != nullptr ? watcher : &nobody_) {}
@@ -208,9 +208,9 @@ class Replay::Told final : public ToldDraws {
   std::vector<size_t> next_;  // of each share, into the step's tokens
 };
 
-// Proposes what was verified then: of each sequence as many drafts, those that were right and, after them, wrong ones.
-// So neither a proposer's state nor its code is needed to run the same steps again. How many ran is what the record
-// says: nothing of the engine may choose among them, as what they are is made up.
+// Proposes what was verified then: for each sequence as many drafts, those that were right and, after them, wrong ones.
+// So neither a proposer's state nor its code is needed to run the same steps again. How many ran comes from the record:
+// the engine must not choose among them, since they are made up.
 class Replay::ToldDrafts final : public Proposer {
  public:
   explicit ToldDrafts(const Engine& engine) : engine_(engine) {}

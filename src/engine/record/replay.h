@@ -1,7 +1,7 @@
 // Replay: a record runs again, step for step, on an engine of its own whose time is the record's, and each step is held
 // against what was recorded: the same batch on the same blocks, the same tokens, the same state after it. With the
 // model, tokens are computed again, but for those of requests whose tokens depend on their drafts (Verifier), which no
-// record has; without it all are told by the record, so that scheduling replays on any machine.
+// record has; without it all come from the record, so that scheduling replays on any machine.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ struct ReplayResult {
   int64_t n_turns = 0;     // of the engine, those with nothing to do included
   int64_t n_requests = 0;  // taken
   int64_t n_tokens = 0;    // drawn
-  int64_t n_told = 0;      // of them, told by the record
+  int64_t n_told = 0;      // of them, taken from the record
   double seconds = 0;      // from the record's first reading to its last
   std::string difference;  // the first one, where and what; empty: there is none
   std::string end;         // how the record ends
@@ -52,10 +52,10 @@ class Replay {
   double now() const { return clock_.last(); }  // the reading that was given last
   // As it was recorded: for Engine::create with the record's own model.
   const EngineOptions& options() const { return head_.options; }
-  // An engine of the record's size whose tokens the record tells. `stream` outlives it.
+  // An engine of the record's size whose tokens come from the record. `stream` outlives it.
   Result<std::unique_ptr<Engine>> engine_without_model(Stream& stream);
-  // Once. `tokenizer` is the engine's; null for one without a model. `watcher` hears what the engine does, and may be
-  // null. An error: the record says what no ibid writes.
+  // Once. `tokenizer` is the engine's; null for one without a model. `watcher` observes the engine, and may be null. An
+  // error: the record contains what no ibid writes.
   Result<ReplayResult> run(Engine& engine, const std::shared_ptr<const Tokenizer>& tokenizer,
                            EngineObserver* watcher = nullptr);
 
