@@ -225,7 +225,7 @@ WORDLESS = re.compile(r"generated|_tables?\.cc$|_data\.cc$|corpus|golden|/data/|
 
 # In comments of these folders' sources; in the others they are still to be replaced.
 PLAIN = ("src/base", "src/tensor", "src/format", "src/text", "src/sample", "src/spec", "src/kernels", "src/model", "src/cache",
-         "src/worker", "src/host", "src/engine")
+         "src/worker", "src/host", "src/engine", "src/cli")
 PERSONS = re.compile(r"//.*?(?<![A-Za-z\"`])(told|tells?|says?|said|whoever|nobody|wants)(?![A-Za-z\"`])", re.I)
 
 

@@ -49,7 +49,7 @@ std::vector<BenchCase> cases(const BenchOptions& o) {
   return out;
 }
 
-// One more run of each test, told op by op; steps are slower by the telling, some 50 ns an op.
+// One more run of each test, timed op by op; this makes steps slower, by some 50 ns an op.
 Status run_profiled(Engine& engine, const std::vector<BenchCase>& tests, int32_t vocab_size, StepProfile& profile) {
   for (const BenchCase& test : tests) {
     double begin = 0;

@@ -1,7 +1,7 @@
 // ibid spec find-layers: which layers a model can do without when it drafts for itself
-// (spec/experimental/layer_search.h), by how often it then says what it says with them: over a text, each token after
-// the text's own ones, drawn with the same noise. The same text, costs and temperature find the same layers; costs that
-// nobody gives are measured.
+// (spec/experimental/layer_search.h), by how often it then predicts what it predicts with them: over a text, each token
+// after the text's own ones, drawn with the same noise. The same text, costs and temperature find the same layers;
+// costs that are not given are measured.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -103,7 +103,7 @@ class Finder {
   std::vector<TokenId> tokens_;
   std::shared_ptr<const Sampler> sampler_;
   SamplerScratch scratch_;
-  std::vector<TokenId> whole_;  // what the whole model says
+  std::vector<TokenId> whole_;  // what the whole model predicts
 };
 
 Result<LayerCosts> costs_of(Finder& finder, const FindLayersOptions& options) {
@@ -113,7 +113,7 @@ Result<LayerCosts> costs_of(Finder& finder, const FindLayersOptions& options) {
   }
   if (options.layer_cost >= 0) costs.layer = options.layer_cost;
   if (options.row_cost >= 0) costs.row = options.row_cost;
-  // As they are told, so that who gives them again searches alike.
+  // Rounded as they are printed, so that passing the printed costs searches alike.
   for (double* cost : {&costs.layer, &costs.row}) *cost = std::round(*cost * 1e4) / 1e4;
   return costs;
 }

@@ -7,7 +7,7 @@
 
 namespace {
 
-// The main thread computes too, and a stack that cannot grow then is a crash. It grows now, where that can be told.
+// The main thread computes too; a stack that cannot grow then is a crash. It grows now, where failure can be reported.
 constexpr size_t kStack = size_t{512} << 10;
 // What the initialisers of libraries take before main, where an allocation that fails ends the process.
 constexpr size_t kInitialisers = size_t{1} << 20;

@@ -38,7 +38,7 @@ struct Mean {
 // Rows of the base model on their way to the other's: a few, because a row is a whole vocabulary.
 class Rows {
  public:
-  // False where nobody waits for them any more.
+  // False once no thread waits for them any more.
   bool put(std::span<const float> row) {
     std::unique_lock lock(mutex_);
     turned_.wait(lock, [&] { return rows_.size() < kMost || is_over_; });
@@ -81,7 +81,7 @@ size_t largest_of(std::span<const float> row) {
   return static_cast<size_t>(std::ranges::max_element(row) - row.begin());
 }
 
-// Of what the base model says, seen from it: sum of p log(p / q).
+// The divergence from the base model, by its distribution: sum of p log(p / q).
 double divergence(std::span<const float> base, std::span<const float> own) {
   double sum = 0;
   for (size_t i = 0; i < base.size(); ++i) {
@@ -101,7 +101,7 @@ class Scorer {
 
   Result<Scores> run(const std::vector<TextWindow>& windows, std::ofstream& dump, Progress& progress) {
     for (const TextWindow& w : windows) {
-      // A window begins as the text does, where the vocabulary wants a token for that.
+      // A window begins as the text does, if the vocabulary needs a token for that.
       std::vector<TokenId> tokens(tokens_.begin() + w.begin, tokens_.begin() + w.end);
       if (begin_ && w.begin > 0) tokens.front() = *begin_;
       TRY(score(w, tokens, dump));
@@ -138,7 +138,7 @@ class Scorer {
     return done ? Status() : Status(done.error());
   }
 
-  // `row` says what token `next` of the text may be.
+  // `row`: the log-probabilities of token `next` of the text.
   void add(int64_t next, int64_t end, std::span<const float> row, Rows& rows) {
     std::vector<float> of_base;
     if (base_ != nullptr) of_base = rows.take();

@@ -73,7 +73,7 @@ Status print_devices(const host::Loaded& sized, const EngineOptions& engine, int
   return {};
 }
 
-// A view drafts after texts that it does not hold whole: of such ones alone can be told how often it is right.
+// A view drafts after texts that it does not hold whole: its acceptance can be measured only on such texts.
 void print_view(const PredictedSpeed& speed, const WindowArgs& window, int32_t depth) {
   const int32_t n = std::min(depth, window.n_sink + window.n_window);
   const auto step = [&](int32_t n_before) { return 1 / speed.one + n_before * speed.position; };

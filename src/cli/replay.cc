@@ -1,4 +1,4 @@
-// Run a record of `ibid serve --record` again, and tell the life of one of its requests.
+// Run a record of `ibid serve --record` again, and show the life of one of its requests.
 #include <fmt/format.h>
 
 #include <cstdio>

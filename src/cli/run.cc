@@ -66,7 +66,7 @@ bool is_piped(int fd) {
   return fstat(fd, &told) == 0 && (S_ISFIFO(told.st_mode) || S_ISREG(told.st_mode) || S_ISSOCK(told.st_mode));
 }
 
-// All of standard input; a word to whoever waits where nothing comes.
+// All of standard input; prints a notice if none comes.
 Result<std::string> piped_text() {
   pollfd ready = {STDIN_FILENO, POLLIN, 0};
   if (poll(&ready, 1, kPatience) == 0)

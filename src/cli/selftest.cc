@@ -162,7 +162,7 @@ Verdict prefixes_are_shared_only_within_a_tenant() {
   return verdict(cold == 0 && warm > 0 && tiny.run({other})[0].usage.cached_tokens == 0);
 }
 
-// A pool too small for all: someone is preempted and computed again, and nobody's answer changes.
+// A pool too small for all: a request is preempted and computed again, and no answer changes.
 Verdict preemption_keeps_the_draws() {
   TinyEngine tiny("llama", 14);
   std::vector<Request> many;

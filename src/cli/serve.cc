@@ -195,8 +195,8 @@ Status check_within(const ServeOptions& options, const NamedModel& model, int64_
   return error;
 }
 
-// One of several, within what the others leave. Unless --kv-memory says more, its keys and values have what is left of
-// an even share of all memory, at least one context and at most what an engine alone would choose.
+// One of several, within what the others leave. Without --kv-memory, its keys and values have what is left of an even
+// share of all memory, at least one context and at most what an engine alone would choose.
 Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& model, int64_t memory_bytes,
                                 int64_t share) {
   ServeOptions own = options;

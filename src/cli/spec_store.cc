@@ -106,7 +106,7 @@ class StoreBuilder {
     add_text(text);
     writer_.end_text();
   }
-  // A list of ids, as it was said: it is not tokenized again.
+  // A list of ids, as given: it is not tokenized again.
   Status add_ids(const Json::Array& list, const std::string& where) {
     ids_.clear();
     for (const Json& value : list) {

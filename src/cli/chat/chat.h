@@ -1,4 +1,4 @@
-// Chat: a conversation in the terminal, as the API's own requests: what is said becomes the body of a request, which is
+// Chat: a conversation in the terminal, as the API's own requests: each turn becomes the body of a request, which is
 // read and built as the server does it, so that flags, tools and schemas mean the same here and there.
 #pragma once
 
@@ -41,12 +41,12 @@ class Chat {
   Status check() const;
   // Sets one field as /set has it; null takes it out. What no request could have then is an error, and changes nothing.
   Status set(const std::string& name, const std::string& value);
-  void set_system(std::string text);  // and forgets what was said
+  void set_system(std::string text);  // and forgets the conversation
 
   void say(const std::string& text);
   // What a call gave; as many as it had, in order.
   void give(const AnswerCall& call, size_t number, const std::string& result);
-  // Answers what was said. An error leaves the question out again; kExhausted: the conversation fills the context.
+  // Answers the last message. An error leaves the question out again; kExhausted: the conversation fills the context.
   // `interrupted` stops it.
   Result<Answer> answer(AnswerSink& sink, const volatile std::sig_atomic_t& interrupted);
   // Goes on from a text without a template.

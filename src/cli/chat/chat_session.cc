@@ -37,7 +37,7 @@ constexpr const char* kHelp =
 const std::vector<std::string> kCommands = {"/help", "/clear", "/system", "/regen", "/edit", "/set", "/save",
                                             "/load", "/stats", "/quit",   "/exit",  "/temp", "/seed"};
 constexpr size_t kListed = 10;  // of these, what Tab offers
-constexpr size_t kShown = 200;  // bytes of a value that is told
+constexpr size_t kShown = 200;  // bytes of a value that is shown
 constexpr const char* kRefused = "The user refused this call.";
 
 void say_error(const Error& error) {
@@ -169,7 +169,7 @@ std::string ChatSession::remark(const Answer& a) const {
                      a.usage.completion_tokens);
 }
 
-// Until an answer calls no tool, or nobody answers its calls.
+// Until an answer calls no tool, or its calls get no answer.
 Status ChatSession::answer(bool answers_calls) {
   while (true) {
     interrupted_ = 0;

@@ -13,7 +13,7 @@
 
 namespace ibid::cli {
 
-// What the session knows of the model besides what its backend says.
+// What the session needs to know of the model besides what its backend reports.
 struct ModelFacts {
   int32_t context_len = 0;
   int64_t trained_len = 0;  // that it promises
@@ -28,7 +28,7 @@ class ChatSession {
               volatile std::sig_atomic_t& interrupted)
       : chat_(chat), editor_(editor), options_(options), model_(model), interrupted_(interrupted) {}
 
-  // Once, without a person: calls are told and not answered.
+  // Once, without a person: calls are shown and not answered.
   Status ask(const std::string& text);
   // The same of a text that is continued.
   Status complete(const std::string& text);

@@ -19,7 +19,7 @@ class TerminalPrinter final : public AnswerSink {
   explicit TerminalPrinter(Shown to) : to_(to), wrap_(can_move_cursor()) {}
   void part(const AnswerPart& part) override;
   void progress(int32_t n_computed, int32_t n_prompt) override;
-  // `remark`, in brackets, says why it is not whole; empty: nothing is said.
+  // Prints `remark` in brackets: why the answer is not whole; empty: prints none.
   void end(const std::string& remark);
   void drop();  // nothing comes: the progress goes away
 

@@ -1,5 +1,5 @@
 // What drafts bring on real prompts (ibid bench --spec): each is answered with them and without, in turn, on one
-// stream of one engine, and both must say the same.
+// stream of one engine, and both must give the same answer.
 #pragma once
 
 #include <array>

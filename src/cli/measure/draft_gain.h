@@ -41,7 +41,7 @@ struct DraftGain {
 };
 
 // Going along the answers: each step verifies what the first proposer and `beside` draft, at most k tokens, as far as
-// their own belief says that a row pays. beside == 0: the first one alone.
+// their own estimates predict that a row pays. beside == 0: the first one alone.
 DraftGain gain_of(const DraftMeasures& measures, size_t beside, int32_t k);
 // The k, from 1 on, that gains most.
 DraftGain best_gain(const DraftMeasures& measures, size_t beside);

@@ -127,7 +127,7 @@ class DraftRecorder final : public Proposer, public ProposerExtras {
   std::vector<Watched> watched_;
 };
 
-// From none to most_ drafts in turn, which are nobody's, and are verified whatever they cost.
+// Proposes none to most_ drafts in turn, which are made up, and are verified whatever they cost.
 class RowFiller final : public Proposer {
  public:
   RowFiller(int32_t most, int32_t vocab_size) : most_(most), vocab_size_(vocab_size) {}

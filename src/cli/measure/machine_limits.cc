@@ -62,7 +62,7 @@ constexpr int kChains = 12;  // enough independent sums to hide any latency, and
 #else
 #define IBID_IN_REGISTER "w"
 #endif
-// Chains in named registers: an array of them would go through memory. x is said to be another one before each step, so
+// Chains in named registers: an array of them would go through memory. x is marked as changed before each step, so
 // that nothing is computed once for all.
 #define IBID_STEP(step, a)                    \
   asm volatile("" : "+" IBID_IN_REGISTER(x)); \

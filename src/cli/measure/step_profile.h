@@ -1,4 +1,4 @@
-// Where the time of steps goes: what `ibid bench --profile` collects of a model's ops (kernels/op_profile.h), and says.
+// Where the time of steps goes: collects and prints a model's ops (kernels/op_profile.h) for `ibid bench --profile`.
 #pragma once
 
 #include <map>

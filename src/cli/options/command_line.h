@@ -53,13 +53,13 @@ void add_spec_options(CLI::App* command, SpecArgs& options);
 // ibid spec build-store and ibid spec find-layers.
 void add_spec_commands(CLI::App& app, BuildStoreOptions& store, FindLayersOptions& layers, int& exit_code);
 void add_serve_options(CLI::App* command, ServeOptions& options);
-// A flag for each field of the API that says how tokens are chosen: those that may have a default, or all, with the
+// A flag for each field of the API that controls how tokens are chosen: those that may have a default, or all, with the
 // stops.
 enum class SamplingScope { kDefaults, kAll };
 void add_sampling_options(CLI::App* command, SamplingFlags& flags, SamplingScope scope);
 
-// An option whose text `read` turns into a value, or into a sentence that says what would be right. Its default is what
-// `value` holds now, shown as `default_text`.
+// An option whose text `read` turns into a value, or into an error that names valid values. Its default is what `value`
+// holds now, shown as `default_text`.
 template <typename Value, typename Read>
 CLI::Option* add_read(CLI::App* command, const char* name, Value& value, const char* unit, std::string default_text,
                       const char* help, Read read) {

@@ -15,8 +15,8 @@ namespace ibid::cli {
 // with the one that may have been meant.
 Result<std::vector<std::string>> command_words(CLI::App& app, std::vector<std::string> words);
 
-// The sentence after "error: " of a line that the parser has refused, and what would do: a flag that may have been
-// meant, and whose --help says more.
+// The sentence after "error: " for a line that the parser has refused, and the fix: a flag that may have been meant,
+// and whose --help has more.
 std::string refusal(const CLI::App& app, const CLI::Error& error);
 
 }  // namespace ibid::cli

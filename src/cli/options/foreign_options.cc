@@ -1,5 +1,5 @@
-// Flags that people bring from llama.cpp. What they ask for is taken where it is so here, and refused by name with the
-// reason where it is not: a flag that is read as another, or ignored, would measure and serve what nobody asked for.
+// Flags that people bring from llama.cpp. What they ask for is accepted if ibid has it, and refused by name with the
+// reason if not: a flag read as another one, or ignored, would measure and serve something else.
 #include <algorithm>
 #include <memory>
 #include <string>

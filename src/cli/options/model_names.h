@@ -12,9 +12,9 @@ bool is_model_name(const std::string& word);
 std::string served_name(const std::string& typed);
 struct NamedModel {
   std::string name, typed;
-  bool is_found = false;  // in a folder: nobody named it
+  bool is_found = false;  // in a folder, not named by the user
 };
-// "NAME=MODEL", or MODEL alone, which is served as served_name() says. A path that is there may have a = in it.
+// "NAME=MODEL", or MODEL alone, which is served under served_name(). An existing path may have a = in it.
 NamedModel named_model(const std::string& text);
 
 }  // namespace ibid::cli

@@ -45,7 +45,7 @@ struct RunOptions {
 
 struct ServeOptions {
   ModelArgs model;
-  bool names_model = false;               // it was said, and is not what is served for want of any
+  bool names_model = false;               // it was given, and is not the default for want of any
   std::vector<std::string> more_models;   // further ones: paths or names
   std::vector<std::string> named_models;  // NAME=PATH
   std::string models_folder;
@@ -59,18 +59,18 @@ struct ServeOptions {
   PolicyKind policy = PolicyKind::kFair;
   double max_itl = 0;              // seconds; 0: by the model's own speed
   int64_t kv_bytes = 0;            // 0: chosen
-  SamplingFlags sampling;          // of requests that do not say
+  SamplingFlags sampling;          // of requests that do not set it
   std::string record;              // a file to write all to that the engine does (docs/users/replay.md); empty: none
   bool redact = false;             // without what users wrote
   std::string chat_template;       // a file in the place of the model's own; empty: none
-  std::optional<Pooling> pooling;  // of texts' vectors; none: as the model's file says, else the mean
+  std::optional<Pooling> pooling;  // of texts' vectors; none: as in the model's file, else the mean
 };
 
 struct ReplayOptions {
   std::string file;
   ModelArgs model;
-  bool with_model = false;  // else tokens are told by the record
-  uint64_t request = 0;     // whose life is told; 0: nobody's
+  bool with_model = false;  // else tokens come from the record
+  uint64_t request = 0;     // whose life is shown; 0: none
   std::string svg;          // where to draw it
 };
 
@@ -120,7 +120,7 @@ struct PerplexityOptions {
 };
 
 struct BenchOptions {
-  ModelArgs model;                        // of each test, but for what the lists say
+  ModelArgs model;                        // of each test, except what the lists set
   std::vector<std::string> models;        // in turn; empty: model's
   std::vector<int32_t> threads;           // empty: model's
   std::vector<int32_t> n_batch = {2048};  // the smaller of the two is the budget of a step

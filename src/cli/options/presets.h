@@ -1,4 +1,4 @@
-// Presets: what `ibid serve --for NAME` sets. Defaults of other flags, which still say otherwise.
+// Presets: what `ibid serve --for NAME` sets. Defaults of other flags, which still override them.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ struct Preset {
   int32_t max_waiting;
   double max_itl;  // seconds; 0: by the model's speed
   PolicyKind policy;
-  bool greedy;  // temperature 0 where a request does not say
+  bool greedy;  // temperature 0 where a request does not set it
   bool allow_priority;
   bool own_context;  // the model's own, as far as memory goes
 };

@@ -27,7 +27,7 @@ const char* unit_of(const Parameter& p) {
   }
 }
 
-// As the API's field has it. What is no JSON stays a text, so that the field's reader says what would be right.
+// As the API's field has it. What is no JSON stays a text, so that the field's reader names valid values.
 Json value_of(const Parameter& p, const std::string& text) {
   if (p.type == FieldType::kStrings) return Json(Json::Array{Json(text)});
   Result<Json> json = parse_json(text);
@@ -86,7 +86,7 @@ SamplingDefaults sampling_defaults(const ModelFile& file, const SamplingFlags& f
 void add_sampling_options(CLI::App* command, SamplingFlags& flags, SamplingScope scope) {
   for (const Parameter& p : parameters()) {
     const bool is_stop = std::string_view(p.field) == "Request::stops";
-    // Not these: a seed is a request's own, and log-probabilities are told, not sampled by.
+    // Not these: a seed is a request's own, and log-probabilities are reported, not sampled by.
     const std::string_view name = p.name;
     const bool is_sampler = p.endpoints == kBoth && samples(p) && name != "seed" && name != "processed_logprobs";
     if (scope == SamplingScope::kDefaults ? is_sampler_number(p) : is_sampler || is_stop) add_flag(command, flags, p);

@@ -1,4 +1,4 @@
-// The flags of `ibid serve`. docs/users/limits.md says what happens beyond each limit.
+// The flags of `ibid serve`. docs/users/limits.md states what happens beyond each limit.
 #include <algorithm>
 
 #include "base/json.h"
@@ -87,7 +87,7 @@ void add_models(CLI::App* c, ServeOptions& o) {
       "with several models: load only through /models/load, not on first use");
 }
 
-// Before all others: they are read in this order, so that each may say otherwise than the preset.
+// Before all others: they are read in this order, so that each may override the preset.
 void add_preset(CLI::App* c, ServeOptions& o) {
   c->add_option_function<std::string>(
        "--for", [&o](const std::string& name) { apply(**preset_by_name(name), o); },

@@ -8,7 +8,7 @@ namespace ibid::cli {
 // Exit codes that scripts can use.
 enum ExitCode : int {
   kOk = 0,
-  kFailed = 1,      // the world is wrong: a file, a model, the network; one sentence on stderr says what
+  kFailed = 1,      // the world is wrong: a file, a model, the network; one sentence on stderr names it
   kUsage = 2,       // the command line is wrong
   kTestFailed = 3,  // selftest found a wrong number
   kInterrupted = 130,

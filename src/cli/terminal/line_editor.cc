@@ -162,7 +162,7 @@ void bind_clusters(EditLine* edit) {
 
 LineEditor::LineEditor(Candidates candidates, LineHistory lines) {
   if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) return;
-  // Letters beyond ASCII are one key each where the locale says so; nothing else of it is wanted.
+  // Letters beyond ASCII are one key each where the locale has them so; nothing else of it is used.
   setlocale(LC_CTYPE, "");
   if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") use_utf8();
   EditLine* edit = el_init("ibid", stdin, stdout, stderr);

@@ -1,5 +1,5 @@
-// LineHistory: the lines that a person typed, kept from one `ibid run` to the next in a file that nobody else may read.
-// Each is added as it is typed, so that several processes may share the file.
+// LineHistory: the lines that a person typed, kept from one `ibid run` to the next in a file that only its owner may
+// read. Each is added as it is typed, so that several processes may share the file.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@ namespace ibid::cli {
 
 // Columns of this descriptor's terminal; 0 where that is no terminal, or it does not report them.
 int columns_of(int fd);
-// Columns that a character takes; -1 becomes 1. Beyond ASCII it wants use_utf8() once in the process.
+// Columns that a character takes; -1 becomes 1. Beyond ASCII it needs use_utf8() once in the process.
 int columns_of(char32_t character);
 void use_utf8();
 

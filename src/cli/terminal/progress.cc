@@ -24,7 +24,7 @@ std::string bytes_text(uint64_t bytes) {
 std::string transfer_text(uint64_t n_before, uint64_t done, uint64_t total, double seconds) {
   std::string text = bytes_text(done);
   if (total > 0) text += " of " + bytes_text(total);
-  constexpr double kLeast = 0.5;  // seconds: what came before says little
+  constexpr double kLeast = 0.5;  // seconds: a shorter time is no measure
   if (seconds < kLeast || done <= n_before) return text;
   const double rate = static_cast<double>(done - n_before) / seconds;
   text += fmt::format(", {}/s", bytes_text(static_cast<uint64_t>(rate)));

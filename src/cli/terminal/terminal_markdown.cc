@@ -92,7 +92,7 @@ void TerminalMarkdown::step(char c, std::string& out) {
   }
 }
 
-// What a line begins with says what it is.
+// The beginning of a line determines what it is.
 void TerminalMarkdown::step_start(char c, std::string& out) {
   start_ += c;
   if (start_.size() < kMaxStart && !begin_block(out)) return;
