@@ -10,9 +10,6 @@
 
 namespace ibid {
 
-// It has these of the pool's in memory and writes them, from the first one on.
-inline constexpr int32_t kMeasuredBlocks = 8;
-
 // Runs a step of one decode first, untimed: pages of weights come in. Then decodes of one and of a few sequences and
 // pieces of prompts, the small ones first, until a twentieth of a second has gone. Keys and values go to the worker's
 // first n_blocks blocks at most, which must be free. Never more than kMostMeasuredSteps.

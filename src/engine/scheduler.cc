@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "engine/disk_tier.h"
 #include "engine/draft_grants.h"
-#include "engine/measure_steps.h"
+#include "engine/step_load.h"
 
 namespace ibid {
 namespace {

@@ -58,5 +58,7 @@ struct MeasuredStep {
   double seconds = 0;
 };
 inline constexpr size_t kMostMeasuredSteps = 16;
+// Blocks of the pool, from the first one on, that measure_steps() has in memory and writes.
+inline constexpr int32_t kMeasuredBlocks = 8;
 
 }  // namespace ibid

@@ -1,4 +1,5 @@
 #include "server/api_dialects.h"
+#include "server/body_parts.h"
 
 #include <algorithm>
 

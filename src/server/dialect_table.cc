@@ -1,9 +1,9 @@
 #include "server/dialect_table.h"
+#include "server/body_parts.h"
 
 #include <algorithm>
 #include <map>
 
-#include "server/dialects.h"
 
 namespace ibid {
 namespace dialect_names {  // whose short names are of no other file

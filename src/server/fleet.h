@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "server/backend.h"
-#include "server/server.h"
+#include "server/options.h"
 
 namespace ibid {
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/quoted.h"
+#include "server/body_parts.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"
 

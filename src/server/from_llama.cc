@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/quoted.h"
+#include "server/body_parts.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "server/body_parts.h"
 #include "server/dialect_table.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"

@@ -1,4 +1,5 @@
 // Ollama's chat and generate to ours. Its defaults of sampling are its own, and are said here.
+#include "server/body_parts.h"
 #include "server/dialect_table.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"

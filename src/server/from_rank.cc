@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "server/body_parts.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"
 

@@ -1,5 +1,6 @@
 // OpenAI's Responses to a chat.
 #include "base/quoted.h"
+#include "server/body_parts.h"
 #include "server/dialect_table.h"
 #include "server/dialects.h"
 #include "server/read_fields.h"

@@ -4,7 +4,6 @@
 #include <boost/asio/ip/address.hpp>
 
 #include "server/header_text.h"
-#include "server/server.h"
 #include "server/web_message.h"
 
 namespace ibid {
@@ -39,11 +38,11 @@ bool asks_for_another_site(const WebRequest& request) {
   return !is_read || request.header("sec-fetch-mode") != "navigate";
 }
 
-HostCheck::HostCheck(const ServerOptions& options, bool has_keys) {
-  const bool is_open = !options.unix_socket.empty() || !is_loopback(options.host);
-  if (has_keys || (is_open && options.allowed_hosts.empty())) return;
-  names_ = {"localhost", "127.0.0.1", "::1", plain_name(options.host)};
-  for (const std::string& name : options.allowed_hosts) names_.push_back(plain_name(name));
+HostCheck::HostCheck(std::string_view host, const std::vector<std::string>& allowed_hosts, bool has_keys) {
+  if (has_keys || (!is_loopback(host) && allowed_hosts.empty())) return;
+  names_ = {"localhost", "127.0.0.1", "::1"};
+  if (!host.empty()) names_.push_back(plain_name(host));
+  for (const std::string& name : allowed_hosts) names_.push_back(plain_name(name));
 }
 
 bool HostCheck::allows(std::string_view host) const {

@@ -8,7 +8,6 @@
 
 namespace ibid {
 
-struct ServerOptions;
 struct WebRequest;
 
 // An address that this machine alone can reach, or "localhost".
@@ -22,7 +21,8 @@ class HostCheck {
  public:
   // Checks where nothing else keeps strangers out: without keys, on loopback or where allowed_hosts has names. No
   // browser reaches a Unix socket.
-  HostCheck(const ServerOptions& options, bool has_keys);
+  // `host`: the address that the server listens at, empty where it is a Unix socket; `has_keys`: clients send API keys.
+  HostCheck(std::string_view host, const std::vector<std::string>& allowed_hosts, bool has_keys);
 
   // `host`: the header's value, with or without a port; empty where HTTP/1.0 sent none, which no browser does.
   bool allows(std::string_view host) const;

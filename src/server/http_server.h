@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "server/options.h"
 #include "server/request_log.h"
-#include "server/server.h"
 #include "server/service.h"
 
 namespace ibid {

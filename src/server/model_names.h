@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "server/backend.h"
-#include "server/server.h"
+#include "server/options.h"
 
 namespace ibid {
 

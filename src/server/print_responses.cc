@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json_writer.h"
+#include "server/body_parts.h"
 #include "server/api_error.h"
 #include "server/dialects.h"
 #include "server/generation.h"

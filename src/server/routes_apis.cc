@@ -5,6 +5,7 @@
 
 #include "base/json_writer.h"
 #include "base/quoted.h"
+#include "server/body_parts.h"
 #include "server/build_requests.h"
 #include "server/logprobs_json.h"
 #include "server/model_names.h"

@@ -6,6 +6,7 @@
 #include "base/json_writer.h"
 #include "base/quoted.h"
 #include "base/utf8.h"
+#include "server/body_parts.h"
 #include "server/batches.h"
 #include "server/dialects.h"
 #include "server/multipart.h"

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/quoted.h"
+#include "server/body_parts.h"
 #include "server/model_names.h"
 #include "server/parse_body.h"
 #include "server/read_fields.h"

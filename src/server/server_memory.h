@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "engine/memory_plan.h"
-#include "server/server.h"
+#include "server/options.h"
 
 namespace ibid {
 

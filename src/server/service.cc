@@ -35,7 +35,7 @@ Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log, st
       keys_(std::move(keys)),
       shared_(std::move(shared)),
       quotas_(shared_->quotas),
-      hosts_(options, !keys_.empty()),
+      hosts_(options.unix_socket.empty() ? options.host : std::string(), options.allowed_hosts, !keys_.empty()),
       log_(log),
       metrics_(shared_->metrics),
       answers_(shared_->answers),

@@ -20,10 +20,10 @@
 #include "server/live_view.h"
 #include "server/mailbox.h"
 #include "server/metrics.h"
+#include "server/options.h"
 #include "server/otlp.h"
 #include "server/quotas.h"
 #include "server/request_log.h"
-#include "server/server.h"
 #include "server/web_message.h"
 
 namespace ibid {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/arithmetic_version.h"
+#include "server/body_parts.h"
 #include "server/build_requests.h"
 #include "server/file_store.h"
 #include "server/model_names.h"

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/quoted.h"
+#include "server/body_parts.h"
 #include "server/api_error.h"
 #include "server/dialects.h"
 #include "server/model_names.h"

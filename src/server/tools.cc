@@ -1,4 +1,5 @@
 #include "server/tools.h"
+#include "server/body_parts.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +7,6 @@
 
 #include "base/quoted.h"
 #include "server/dialect_table.h"
-#include "server/dialects.h"
 #include "server/read_fields.h"
 #include "text/output/schema_check.h"
 
