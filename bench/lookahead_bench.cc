@@ -5,7 +5,7 @@
 // (Jacobi's iteration), and enter a pool as pairs, which is looked up by the last token. Reported for each kind of
 // text: E, tokens a step, if the pool's chain is verified, or the window's if the pool has none; how often the first
 // draft of each is accepted; and the same for only those places where the sequence's own look-up
-// (spec/suffix_automaton.h) has none.
+// (spec/lookup/suffix_automaton.h) has none.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -16,7 +16,7 @@
 #include "cli/terminal/exit_code.h"
 #include "host/loading.h"
 #include "model/one_sequence.h"
-#include "spec/suffix_automaton.h"
+#include "spec/lookup/suffix_automaton.h"
 
 namespace ibid::bench {
 namespace {

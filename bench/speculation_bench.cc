@@ -28,9 +28,9 @@
 #include "host/host.h"
 #include "host/proposers.h"
 #include "spec/experimental/store_proposer.h"
-#include "spec/free_proposers.h"
-#include "spec/suffix_automaton.h"
-#include "spec/window_proposer.h"
+#include "spec/lookup/free_proposers.h"
+#include "spec/lookup/suffix_automaton.h"
+#include "spec/model/window_proposer.h"
 
 namespace ibid::bench {
 namespace {

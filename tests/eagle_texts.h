@@ -10,7 +10,7 @@
 
 #include "model/testing/loaded_model.h"
 #include "sample/sampler.h"
-#include "spec/eagle_proposer.h"
+#include "spec/heads/eagle_proposer.h"
 #include "tiny_eagle.h"
 
 namespace ibid::testing {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/request.h"
+#include "engine/state/request.h"
 #include "sample/sampler.h"
 #include "worker/forward_pass.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/request.h"
+#include "engine/state/request.h"
 
 namespace ibid::testing {
 

@@ -16,8 +16,8 @@
 #include "engine/record/replay.h"
 #include "fake_model.h"
 #include "sample/grammar/matcher.h"
+#include "spec/model/window_proposer.h"
 #include "spec/proposer_chain.h"
-#include "spec/window_proposer.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid::testing {

@@ -13,7 +13,7 @@
 #include "format/model_file.h"
 #include "kernels/batch_arrays.h"
 #include "model/config.h"
-#include "spec/eagle_head.h"
+#include "spec/heads/eagle_head.h"
 
 namespace ibid::testing {
 

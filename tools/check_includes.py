@@ -22,23 +22,23 @@ FLOORS = [
     ["server", "cluster"],
     ["cli", "python"],
 ]
-# Folders within a folder, rising: a room may include those before it and the files that lie in no room, which include none.
+# Folders within a folder, rising: a room may include those before it. "." are the files that lie in no room; where it is
+# not in the list, they lie below all rooms.
 ROOMS = {
-    "cli": ["terminal", "options", "chat", "measure"],
-    "engine": ["record"],
+    "cli": ["terminal", "options", "chat", "measure", "."],
+    "engine": ["state", "schedule", "step", ".", "record"],
+    "server": ["wire", "fields", "access", "observe", "request", "dialects", "answer", "routes", "net", "."],
     "text": ["tokenizer", "output", "jinja"],
     "sample": ["grammar"],
-    "spec": ["experimental"],
+    "spec": ["lookup", "drawn", "model", "heads", "experimental"],
 }
-# Where it is the other way round: the files that lie in no room include all rooms, and no room includes them.
-FACES = {"cli"}
 # Rooms of which all others include one header.
 DOORS = {
     "text/jinja": "chat_template.h",
 }
 FLOOR_OF = {folder: i for i, floor in enumerate(FLOORS) for folder in floor}
-FLOOR_OF |= {f"{house}/{room}": FLOOR_OF[house] + i / 10 for house in ROOMS for i, room in enumerate(ROOMS[house], 1)}
-FLOOR_OF |= {house: FLOOR_OF[house] + 0.95 for house in FACES}
+FLOOR_OF |= {house if room == "." else f"{house}/{room}": int(FLOOR_OF[house]) + i / 100
+             for house in ROOMS for i, room in enumerate(ROOMS[house], 1)}
 # Walls: what these folders may not name even on a lower floor.
 WALLS = {
     "cache": {"text", "format", "kernels", "tensor", "comm"},

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains an EAGLE-3 head for a model (Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via
 Training-Time Test", 2025, section 3): one decoder layer over pairs, the states of three of the target's layers for token P
-and the embedding of token P + 1, which predicts token P + 2 (src/spec/eagle_head.h has the formulas). After the first one
+and the embedding of token P + 1, which predicts token P + 2 (src/spec/heads/eagle_head.h has the formulas). After the first one
 it reads its own states instead of the target's, in training as in use ("training-time test").
 
     tools/write_head_text.py ... --out text.jsonl                           # what is learned from

@@ -17,7 +17,7 @@
 #include "cli/terminal/progress.h"
 #include "engine/engine_size.h"
 #include "host/host.h"
-#include "server/server_memory.h"
+#include "server/request/server_memory.h"
 
 namespace ibid::cli {
 namespace {

@@ -21,8 +21,8 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/terminal_markdown.h"
 #include "host/host.h"
-#include "server/engine_backend.h"
-#include "server/parameters.h"
+#include "server/fields/parameters.h"
+#include "server/request/engine_backend.h"
 
 namespace ibid::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "spec/rejection.h"
+#include "spec/drawn/rejection.h"
 
 namespace ibid::cli {
 namespace {

@@ -21,9 +21,9 @@
 #include "host/host.h"
 #include "kernels/arithmetic_version.h"
 #include "kernels/isa.h"
-#include "server/engine_backend.h"
-#include "server/server.h"
-#include "server/server_memory.h"
+#include "server/net/server.h"
+#include "server/request/engine_backend.h"
+#include "server/request/server_memory.h"
 #include "tensor/dtype.h"
 
 namespace ibid::cli {

@@ -8,7 +8,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "engine/request.h"
+#include "engine/state/request.h"
 #include "sample/sampler.h"
 #include "worker/forward_pass.h"
 

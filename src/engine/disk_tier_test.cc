@@ -1,6 +1,6 @@
 // The tiers below the device, in an engine over the fake model: blocks from a host or a disk are those that were
 // computed, and failures there cost time but change no byte.
-#include "engine/disk_tier.h"
+#include "engine/schedule/disk_tier.h"
 
 #include <gtest/gtest.h>
 

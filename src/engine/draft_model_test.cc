@@ -1,6 +1,6 @@
 // A draft model in an engine: its state, its acceptance, the cost of its time. tests/property shows that it changes no
 // byte.
-#include "spec/draft_model.h"
+#include "spec/model/draft_model.h"
 
 #include <gtest/gtest.h>
 

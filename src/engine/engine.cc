@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "engine/engine_size.h"
-#include "engine/measure_steps.h"
 #include "engine/memory_plan.h"
+#include "engine/step/measure_steps.h"
 #include "model/model.h"
-#include "spec/free_proposers.h"
+#include "spec/lookup/free_proposers.h"
 #include "text/tokenizer/tokenizer.h"
 #include "worker/disk_thread.h"
 #include "worker/model_pass.h"

@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "engine/admission.h"
-#include "engine/disk_tier.h"
 #include "engine/engine_observer.h"
-#include "engine/engine_options.h"
 #include "engine/live_requests.h"
-#include "engine/runner.h"
-#include "engine/scheduler.h"
-#include "engine/settle.h"
-#include "engine/speculation.h"
-#include "engine/step_notes.h"
+#include "engine/schedule/disk_tier.h"
+#include "engine/schedule/scheduler.h"
+#include "engine/state/engine_options.h"
+#include "engine/step/runner.h"
+#include "engine/step/settle.h"
+#include "engine/step/speculation.h"
+#include "engine/step/step_notes.h"
 #include "spec/target_seat.h"
 #include "worker/worker.h"
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "engine/admission.h"
-#include "engine/runner.h"
-#include "engine/step_plan.h"
+#include "engine/state/step_plan.h"
+#include "engine/step/runner.h"
 
 namespace ibid {
 

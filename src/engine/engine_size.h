@@ -1,7 +1,7 @@
 // How big an engine is: options completed and checked once at start-up.
 #pragma once
 
-#include "engine/engine_options.h"
+#include "engine/state/engine_options.h"
 #include "worker/forward_pass.h"
 
 namespace ibid {

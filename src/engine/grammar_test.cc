@@ -9,8 +9,8 @@
 #include "fake_model.h"
 #include "sample/grammar/languages.h"
 #include "sample/grammar/matcher.h"
-#include "spec/draft_model.h"
-#include "spec/grammar_proposer.h"
+#include "spec/lookup/grammar_proposer.h"
+#include "spec/model/draft_model.h"
 
 namespace ibid {
 namespace {

@@ -1,5 +1,5 @@
 // A ledger's phases add up to the elapsed time, whatever happens to the request.
-#include "engine/ledger.h"
+#include "engine/state/ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/grow.h"
-#include "engine/scope_of.h"
+#include "engine/state/scope_of.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "engine/admission.h"
-#include "engine/engine_options.h"
-#include "engine/search_group.h"
-#include "engine/sequence.h"
-#include "engine/settle.h"
-#include "engine/speculation.h"
+#include "engine/state/engine_options.h"
+#include "engine/state/search_group.h"
+#include "engine/state/sequence.h"
+#include "engine/step/settle.h"
+#include "engine/step/speculation.h"
 
 namespace ibid {
 

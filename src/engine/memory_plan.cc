@@ -7,7 +7,7 @@
 #include "engine/engine_size.h"
 #include "model/model.h"
 #include "sample/sampler.h"
-#include "spec/lookup_proposer.h"
+#include "spec/lookup/lookup_proposer.h"
 
 namespace ibid {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/engine_options.h"
+#include "engine/state/engine_options.h"
 
 namespace ibid {
 

@@ -8,8 +8,8 @@
 
 #include "engine/engine.h"
 #include "fake_model.h"
-#include "spec/draft_model.h"
-#include "spec/rejection.h"
+#include "spec/drawn/rejection.h"
+#include "spec/model/draft_model.h"
 #include "spec_counting.h"
 
 namespace ibid {

@@ -7,7 +7,7 @@
 
 #include "engine/engine.h"
 #include "fake_model.h"
-#include "spec/draft_model.h"
+#include "spec/model/draft_model.h"
 
 namespace ibid {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "fake_model.h"
-#include "spec/draft_model.h"
 #include "spec/gain.h"
+#include "spec/model/draft_model.h"
 #include "timed_model.h"
 
 namespace ibid {

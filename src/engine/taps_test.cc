@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "model/testing/batch_of_one.h"
 #include "model/testing/loaded_model.h"
-#include "spec/lookup_proposer.h"
+#include "spec/lookup/lookup_proposer.h"
 
 namespace ibid {
 namespace {

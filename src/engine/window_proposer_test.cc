@@ -1,6 +1,6 @@
 // The target drafts for itself over a part of its sequences: what it reads, what it leaves, which blocks it borrows,
 // its cost. tests/property shows that it changes no byte of a real model.
-#include "spec/window_proposer.h"
+#include "spec/model/window_proposer.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/numa.h"
 #include "engine/memory_plan.h"
-#include "engine/policy.h"
+#include "engine/state/policy.h"
 #include "kernels/isa.h"
 #include "tensor/dtype.h"
 
@@ -41,7 +41,7 @@ struct TierArgs {
 // Who proposes drafts (docs/users/speculation.md).
 inline constexpr std::string_view kOwnEagle = "own";   // the one that comes with ibid: of its default model alone
 inline constexpr std::string_view kOwnLayers = "own";  // likewise those that were found for it
-struct WindowArgs {  // tokens of a text that the model drafts over (spec/window_proposer.h)
+struct WindowArgs {  // tokens of a text that the model drafts over (spec/model/window_proposer.h)
   int32_t n_sink = 64, n_window = 512;
 };
 struct SpecArgs {
@@ -52,7 +52,7 @@ struct SpecArgs {
   std::optional<WindowArgs> draft_window;  // what it, or the model without layers, reads of a longer text; none: all
   std::string heads;                       // beside it: a file or folder; empty: none
   std::string eagle;  // beside it: a file or folder of a head with attention, or kOwnEagle; empty: none
-  bool mtp = false;   // beside it: the layer that the model brings along (spec/mtp_layer.h)
+  bool mtp = false;   // beside it: the layer that the model brings along (spec/heads/mtp_layer.h)
   std::string store;  // beside it: a file of texts (spec/experimental/text_store.h); empty: none
   std::string skip;   // beside it: the model without these layers (read_layers), or kOwnLayers; empty: none
   std::optional<WindowArgs> window;  // beside all of these: the model itself over a part of the text

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/engine_options.h"
 #include "engine/memory_plan.h"
+#include "engine/state/engine_options.h"
 #include "format/model_file.h"
 #include "host/host_options.h"
 #include "host/load_progress.h"
 #include "model/model.h"
-#include "spec/draft_tree.h"
-#include "spec/eagle_head.h"
+#include "spec/drawn/draft_tree.h"
 #include "spec/experimental/text_store.h"
+#include "spec/heads/eagle_head.h"
 #include "tensor/stream.h"
 #include "text/jinja/chat_template.h"
 #include "text/tokenizer/tokenizer.h"

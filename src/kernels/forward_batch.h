@@ -20,7 +20,8 @@
 // A view. A step with places reads only part of its sequences: the table holds some of a sequence's blocks, in order,
 // and a token reads what stands at the places [0, its own] of that table as others read positions; kv_len is the view's
 // too. Positions stay what rotates queries and keys, and those in the cache have been rotated by theirs. That is how a
-// model drafts for itself over less than it knows (spec/window_proposer.h); such a step computes no sequence's result.
+// model drafts for itself over less than it knows (spec/model/window_proposer.h); such a step computes no sequence's
+// result.
 #pragma once
 
 #include <cstdint>

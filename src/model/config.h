@@ -91,7 +91,7 @@ struct ModelConfig {
   float embedding_scale = 1.0f;
   float norm_offset = 0.0f;  // added to every norm weight at load (gemma in safetensors: 1)
 
-  // Layers after the last one, which draft further tokens (spec/mtp_layer.h) and are no part of a forward pass.
+  // Layers after the last one, which draft further tokens (spec/heads/mtp_layer.h) and are no part of a forward pass.
   int64_t n_mtp_layers = 0;
 
   // The switches of the llama shape.

@@ -1,6 +1,6 @@
-// The one decoder layer that a draft head with attention has (spec/eagle_head.h), as the head's file describes it: that
-// of a llama without biases of its own making. Three kinds of files describe it: a config.json of the papers' programs
-// (a GGUF that tools/pack_eagle.py makes has the same keys); one of speculators, where it lies within
+// The one decoder layer that a draft head with attention has (spec/heads/eagle_head.h), as the head's file describes
+// it: that of a llama without biases of its own making. Three kinds of files describe it: a config.json of the papers'
+// programs (a GGUF that tools/pack_eagle.py makes has the same keys); one of speculators, where it lies within
 // "transformer_layer_config"; and a GGUF of architecture "eagle3", which llama.cpp's converter makes.
 #pragma once
 

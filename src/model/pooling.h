@@ -1,4 +1,4 @@
-// Which tokens' hidden states a text's vector is made of (engine/pooling.h makes it).
+// Which tokens' hidden states a text's vector is made of (engine/state/pooling.h makes it).
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ namespace ibid {
 enum class NoisePurpose : uint32_t {
   kDraw = 0,
   kXtc = 1,
-  kPropose = 2,  // rejection verification (spec/rejection.h): draws a draft token,
+  kPropose = 2,  // rejection verification (spec/drawn/rejection.h): draws a draft token,
   kAccept = 3,   // decides whether it is accepted,
   kResidual = 4  // and draws its replacement if not
 };

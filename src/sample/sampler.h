@@ -62,7 +62,7 @@ struct SamplerScratch {
 };
 
 // Draws from the support in place of the race: for drafts and their verification where they are not coupled
-// (spec/rejection.h). Not called at temperature 0.
+// (spec/drawn/rejection.h). Not called at temperature 0.
 class DrawRule {
  public:
   virtual ~DrawRule() = default;

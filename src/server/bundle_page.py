@@ -86,7 +86,7 @@ def array(symbol, content):
 
 
 def main(folder, out):
-    text, rows = '#include "server/page_files.h"\n\nnamespace ibid {\nnamespace {\n\n', ""
+    text, rows = '#include "server/routes/page_files.h"\n\nnamespace ibid {\nnamespace {\n\n', ""
     for i, (name, kind, content) in enumerate(files(folder)):
         packed = gzip.compress(content, 9, mtime=0)
         packed = packed if len(packed) < len(content) else b""

@@ -6,10 +6,10 @@
 #include <sstream>
 
 #include "base/json.h"
-#include "server/dialect_table.h"
-#include "server/metric_table.h"
-#include "server/openapi.h"
-#include "server/parameters.h"
+#include "server/fields/dialect_table.h"
+#include "server/fields/openapi.h"
+#include "server/fields/parameters.h"
+#include "server/observe/metric_table.h"
 #include "source_paths.h"
 
 namespace ibid {

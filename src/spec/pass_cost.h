@@ -1,5 +1,5 @@
 // PassCost: cost of a forward pass of n tokens, learned from passes: a + b n seconds, neither negative, by least
-// squares of relative errors that forget older ones (engine/step_cost.h does the same for the engine's steps).
+// squares of relative errors that forget older ones (engine/state/step_cost.h does the same for the engine's steps).
 #pragma once
 
 #include <algorithm>

@@ -41,7 +41,7 @@ struct ProposalInput {
   int32_t n_left = std::numeric_limits<int32_t>::max();
   // Data kept of a sequence may be shared only between sequences with equal scopes; empty: never shared.
   std::string_view scope = {};
-  // The request allows only proposers that take almost no time (spec/free_proposers.h).
+  // The request allows only proposers that take almost no time (spec/lookup/free_proposers.h).
   bool free_alone = false;
   // The sequence's draft account has credit (spec/draft_account.h). Without credit, drafts that must pay off are not
   // verified, so proposers that take time should skip the sequence.

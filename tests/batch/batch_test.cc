@@ -1,5 +1,5 @@
 // Batches written out: every array that a model reads, for plans made by hand.
-#include "engine/batch_builder.h"
+#include "engine/step/batch_builder.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include "conformance/server_fixture.h"
 #include "engine/engine.h"
 #include "fake_model.h"
-#include "server/engine_backend.h"
+#include "server/request/engine_backend.h"
 
 namespace ibid {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "server/backend.h"
+#include "server/request/backend.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {

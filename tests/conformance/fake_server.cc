@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "conformance/fake_backend.h"
-#include "server/server.h"
+#include "server/net/server.h"
 
 int main(int argc, char** argv) {
   ibid::ServerOptions options;

@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "conformance/server_fixture.h"
-#include "server/batches.h"
+#include "server/routes/batches.h"
 #include "temp_folder.h"
 
 namespace ibid {

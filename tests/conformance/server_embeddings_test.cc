@@ -6,7 +6,7 @@
 
 #include "conformance/server_fixture.h"
 #include "kernels/math.h"
-#include "server/dialects.h"
+#include "server/dialects/dialects.h"
 #include "tensor/half.h"
 
 namespace ibid {

@@ -9,7 +9,7 @@
 #include "base/json_writer.h"
 #include "conformance/fake_backend.h"
 #include "conformance/raw_client.h"
-#include "server/http_server.h"
+#include "server/net/http_server.h"
 
 namespace ibid {
 

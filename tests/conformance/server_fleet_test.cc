@@ -1,13 +1,13 @@
 // Several models in one server: loaded on demand, unloaded if another one needs their room and they are idle, and no
 // request lost.
-#include "server/fleet.h"
+#include "server/routes/fleet.h"
 
 #include <sys/resource.h>
 
 #include <random>
 
 #include "conformance/server_fixture.h"
-#include "server/batches.h"
+#include "server/routes/batches.h"
 #include "temp_folder.h"
 
 namespace ibid {

@@ -1,6 +1,6 @@
 // How the page's files come: compressed, once, and with the policy that keeps other scripts out.
 #include "conformance/server_fixture.h"
-#include "server/page_files.h"
+#include "server/routes/page_files.h"
 
 namespace ibid {
 namespace {

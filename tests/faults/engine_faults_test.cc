@@ -10,8 +10,8 @@
 #include "fake_disk.h"
 #include "fake_model.h"
 #include "replaced_new.h"
-#include "spec/draft_model.h"
-#include "spec/free_proposers.h"
+#include "spec/lookup/free_proposers.h"
+#include "spec/model/draft_model.h"
 
 namespace ibid {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/request.h"
+#include "engine/state/request.h"
 #include "sim/script.h"
 #include "spec/proposer.h"
 

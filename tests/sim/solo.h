@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/request.h"
+#include "engine/state/request.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ibid::sim {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/quoted.h"
-#include "server/build_requests.h"
+#include "server/request/build_requests.h"
 
 namespace ibid::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/json.h"
-#include "server/answer_choice.h"
-#include "server/backend.h"
-#include "server/parameters.h"
+#include "server/answer/answer_choice.h"
+#include "server/fields/parameters.h"
+#include "server/request/backend.h"
 
 namespace ibid::cli {
 

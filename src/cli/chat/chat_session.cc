@@ -12,7 +12,7 @@
 #include "cli/options/suggestion.h"
 #include "cli/terminal/line_wrap.h"
 #include "cli/terminal/terminal_markdown.h"
-#include "server/parameters.h"
+#include "server/fields/parameters.h"
 
 namespace ibid::cli {
 namespace {

@@ -58,7 +58,7 @@ std::vector<double> right_by_place(const DraftMeasures& measures, size_t propose
 
 DraftGain gain_of(const DraftMeasures& measures, size_t beside, int32_t k) {
   const auto most = std::min(static_cast<size_t>(k), measures.rows.size() - 1);
-  // The engine's learned cost prices each row alike (engine/step_cost.h), and so do its choices.
+  // The engine's learned cost prices each row alike (engine/state/step_cost.h), and so do its choices.
   const double each_row = (measures.rows.back() - 1) / std::max(1.0, static_cast<double>(measures.rows.size() - 1));
   int64_t n_tokens = 0, n_steps = 0, n_verified = 0;
   double rows = 0, drafting = 0;

@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "host/host.h"
 #include "host/proposers.h"
-#include "spec/free_proposers.h"
+#include "spec/lookup/free_proposers.h"
 
 namespace ibid::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
-#include "server/build_requests.h"
+#include "server/request/build_requests.h"
 
 namespace ibid::cli {
 namespace {

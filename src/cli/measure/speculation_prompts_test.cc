@@ -14,7 +14,7 @@
 #include "cli/options/text_file.h"
 #include "host/host.h"
 #include "source_paths.h"
-#include "spec/free_proposers.h"
+#include "spec/lookup/free_proposers.h"
 
 namespace ibid::cli {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "cli/options/sampling_flags.h"
 #include "cli/terminal/exit_code.h"
-#include "engine/policy.h"
+#include "engine/state/policy.h"
 #include "host/host_options.h"
-#include "server/server.h"
+#include "server/net/server.h"
 #include "tensor/dtype.h"
 
 namespace ibid::cli {

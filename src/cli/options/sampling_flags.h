@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/json.h"
-#include "server/parameters.h"
-#include "server/sampling_defaults.h"
+#include "server/fields/parameters.h"
+#include "server/fields/sampling_defaults.h"
 
 namespace ibid::cli {
 

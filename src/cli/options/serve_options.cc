@@ -7,7 +7,7 @@
 #include "cli/options/command_line.h"
 #include "cli/options/model_names.h"
 #include "cli/options/presets.h"
-#include "server/dialects.h"
+#include "server/dialects/dialects.h"
 
 namespace ibid::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "cli/options/server_host.h"
 
-#include "server/server_memory.h"
+#include "server/request/server_memory.h"
 
 namespace ibid::cli {
 

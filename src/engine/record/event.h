@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/engine_options.h"
 #include "engine/record/recorded_disk.h"
-#include "engine/request.h"
-#include "engine/search_group.h"
+#include "engine/state/engine_options.h"
+#include "engine/state/request.h"
+#include "engine/state/search_group.h"
 #include "worker/forward_pass.h"
 
 namespace ibid {

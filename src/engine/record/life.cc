@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/sequence.h"
+#include "engine/state/sequence.h"
 
 namespace ibid {
 namespace {

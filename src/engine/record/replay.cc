@@ -5,7 +5,7 @@
 
 #include "base/caught.h"
 #include "engine/record/step_digest.h"
-#include "engine/sequence.h"
+#include "engine/state/sequence.h"
 #include "kernels/arithmetic_version.h"
 
 namespace ibid {

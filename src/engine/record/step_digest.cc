@@ -5,8 +5,8 @@
 #include <new>
 
 #include "engine/engine.h"
-#include "engine/search_group.h"
-#include "engine/sequence.h"
+#include "engine/state/search_group.h"
+#include "engine/state/sequence.h"
 
 namespace ibid::record {
 namespace {

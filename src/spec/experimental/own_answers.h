@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "spec/experimental/text_store.h"
-#include "spec/suffix_automaton.h"
+#include "spec/lookup/suffix_automaton.h"
 
 namespace ibid {
 

@@ -8,7 +8,7 @@
 
 #include <span>
 
-#include "spec/rejection.h"
+#include "spec/drawn/rejection.h"
 
 namespace ibid {
 

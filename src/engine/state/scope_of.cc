@@ -1,0 +1,19 @@
+#include "engine/state/scope_of.h"
+
+#include <string>
+
+#include "kernels/arithmetic_version.h"
+#include "worker/forward_pass.h"
+
+namespace ibid {
+
+CacheScope scope_of(const Request& request, const ModelFacts& facts, DType kv_dtype) {
+  const bool is_salted = !request.cache_salt.empty();
+  return {.arithmetic = arithmetic_id(),
+          .model = facts.digest,
+          .kv_dtype = std::string(traits(kv_dtype).name),
+          .rope = facts.rope,
+          .salt = is_salted ? request.tenant + '\n' + request.cache_salt : request.tenant};
+}
+
+}  // namespace ibid

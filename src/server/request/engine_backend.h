@@ -1,0 +1,23 @@
+// EngineBackend: an engine of this process as a Backend.
+#pragma once
+
+#include <memory>
+
+#include "engine/record/recorder.h"
+#include "server/request/backend.h"
+#include "text/jinja/chat_template.h"
+
+namespace ibid {
+
+struct EngineParts {
+  ModelInfo info;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  Result<ChatTemplate> chat_template;  // an error switches off chat alone, and is what chat is told
+  std::unique_ptr<Engine> engine;
+  std::shared_ptr<Recorder> recorder = nullptr;  // that the engine is recorded by; null: it is not
+  std::shared_ptr<void> keep;                    // what the engine refers to (model, stream, weights); let go after it
+};
+
+std::unique_ptr<Backend> make_engine_backend(EngineParts parts);
+
+}  // namespace ibid

@@ -1,0 +1,359 @@
+// Service, from a request's body to sequences in the engine: whose API it is of, what it may take, and its begin.
+#include <algorithm>
+#include <string>
+
+#include "kernels/arithmetic_version.h"
+#include "server/answer/trace_json.h"
+#include "server/fields/body_parts.h"
+#include "server/fields/parse_body.h"
+#include "server/request/build_requests.h"
+#include "server/request/model_names.h"
+#include "server/routes/file_store.h"
+#include "server/routes/service.h"
+#include "server/wire/random_id.h"
+
+namespace ibid {
+namespace {
+
+std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+
+// In the words by which clients know it, OpenAI's and llama.cpp's.
+ApiError too_long(int64_t n_tokens, const ModelInfo& model, std::string field, bool makes_vectors) {
+  const int32_t context_len = model.context_len;
+  const std::string most = "This model's maximum context length is " + std::to_string(context_len) + " tokens; ";
+  ApiError error{400,
+                 makes_vectors ? most + "this text has " + std::to_string(n_tokens) + " and is too large to be read."
+                               : most + "the prompt has " + std::to_string(n_tokens) +
+                                     " and exceeds the available context size, of which the answer wants one at least.",
+                 std::move(field), "context_length_exceeded"};
+  error.n_prompt_tokens = n_tokens;
+  error.n_ctx = n_tokens > context_len ? context_len : context_len - 1;  // the answer wants one at least
+  if (n_tokens < model.trained_context_len) {
+    error.hint = "The model itself reads up to " + std::to_string(model.trained_context_len) +
+                 " tokens: ibid serve --ctx N gives so many, where memory allows it.";
+    error.message += " " + error.hint;
+  }
+  return error;
+}
+
+// The events of a response that fails before it has begun.
+WebResponse failed_stream(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics) {
+  std::vector<Output> outputs(1);
+  outputs[0].request = info.requests[0];
+  outputs[0].usage.prompt_tokens = info.prompt_lens[0];
+  outputs[0].fail(invalid(info.refusal->message));
+  Generation generation(std::move(info), tokenizer, metrics);
+  generation.take(std::move(outputs));
+  WebResponse response;
+  response.content_type = generation.stream_type();
+  response.headers.emplace_back("Cache-Control", "no-cache");
+  generation.write_events(response.body);
+  return response;
+}
+
+// OpenAI's form has no vectors of tokens, and llama.cpp's path without the version has: it answers them there alone.
+bool wants_each_token(const Json& body, const ModelInfo& model) {
+  const std::string* pooling = text_at(body, "pooling");
+  return pooling != nullptr ? *pooling == pooling_name(Pooling::kEach) : model.pooling == Pooling::kEach;
+}
+
+}  // namespace
+
+// Enough to fill steps, no more than half of a small queue, and what the tenant's terms let in.
+int64_t Service::texts_at_once(const std::string& tenant) const {
+  const int64_t by_terms = quotas_.terms_of(tenant).sequences;
+  return std::clamp<int64_t>(options_.n_places / 2, 1, by_terms > 0 ? std::min<int64_t>(by_terms, 64) : 64);
+}
+
+struct Service::Asked {
+  DialectBody own;
+  ApiRequest api;
+  std::string name;             // the model's, as the answer has it
+  int64_t at_once = INT64_MAX;  // of its texts, that the engine has at a time
+  int64_t n_sequences = 0;      // that count for the tenant
+  BuiltRequests built;
+  GenerationInfo info;
+  bool makes_vectors() const { return own.embedding.pooling != Pooling::kNone; }
+};
+
+// A body of any API in the words of ours.
+Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body, const ModelInfo& model,
+                                          const Tokenizer* tokenizer) {
+  return exchange.api->read(
+      std::move(body), {.model = model,
+                        .tokenizer = tokenizer,
+                        .fim = fim_,
+                        .limits = options_.api,
+                        .find_response = [&](std::string_view id) { return stored_.find(id, exchange.tenant, now()); },
+                        .may_unload = is_of_fleet_ || fleet_ != nullptr});
+}
+
+Result<ApiRequest> Service::read_request(const ApiDialect& dialect, DialectBody& own, const ModelInfo& model,
+                                         const Tokenizer* tokenizer) const {
+  const bool makes_vectors = own.embedding.pooling != Pooling::kNone;
+  ApiLimits limits = options_.api;
+  if (makes_vectors) limits.max_prompts = limits.max_choices = limits.max_inputs;
+  limits.max_tool_name = dialect.max_tool_name;
+  ASSIGN_OR_RETURN(ApiRequest api, parse_api_request(own.endpoint, own.body, limits, model.sampling));
+  if (tokenizer != nullptr) TRY(fill_in(api, *tokenizer, fim_));
+  TRY(add_conversations(api, own.conversations, own.body, limits));
+  if (makes_vectors) api.echo = false, api.max_tokens = 0, api.prompt_name = own.prompt_name;
+  if (!own.rank.pairs.empty()) api.prompts = std::exchange(own.rank.pairs, {});
+  api.keeps_prompt = dialect.repeats_request;
+  if (api.n != 1 && !dialect.has_choices)
+    return unsupported("n is " + std::to_string(api.n) + "; this API has one choice.", "n");
+  own.conversations = {};
+  own.body = Json();
+  return api;
+}
+
+int64_t Service::sequences_of(const ApiRequest& api) {
+  return int64_t{std::max({api.n, api.best_of, api.search.width})} *
+         std::max<int64_t>(1 + std::ssize(api.more_chats), std::ssize(api.prompts));
+}
+
+WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
+  if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
+  Asked asked;
+  if (const Status status = read(request, exchange, asked); !status)
+    return error_response(ApiError::of(status.error()));
+  WebResponse response;
+  if (asked.own.answer) {
+    response.body = *std::move(asked.own.answer);
+    return response;
+  }
+  if (const std::optional<ApiError> refusal = admit(exchange, asked)) return error_response(*refusal);
+  if (const std::optional<ApiError> refusal = build(request, exchange, asked)) return error_response(*refusal);
+  const Backend& backend = *backend_.load();
+  if (asked.info.refusal != nullptr) return failed_stream(std::move(asked.info), backend.tokenizer(), metrics_);
+  const int64_t most = Generation::most_bytes(asked.info, asked.built.requests, backend.model().context_len,
+                                              options_.max_stream_backlog);
+  const std::string field = asked.makes_vectors() ? asked.api.prompt_name : "max_tokens";
+  if (const std::optional<ApiError> refusal = promise(exchange, most, field)) return error_response(*refusal);
+  if (const std::optional<ApiError> refusal = begin(exchange, asked, std::move(wake))) return error_response(*refusal);
+  if (!asked.makes_vectors()) response.headers.emplace_back("Ibid-Seed", std::to_string(asked.api.sampling.seed));
+  if (asked.api.stream) {
+    response.content_type = exchange.generation->stream_type();
+    response.headers.emplace_back("Cache-Control", "no-cache");
+    response.headers.emplace_back("X-Accel-Buffering", "no");
+  }
+  return response;
+}
+
+// What the body says, for a model that is there and of a kind that can.
+Status Service::read(const WebRequest& request, WebExchange& exchange, Asked& asked) {
+  const Backend& backend = *backend_.load();
+  const ModelInfo& model = backend.model();
+  ASSIGN_OR_RETURN(Json body, parse_body(request.body, options_.api.json));
+  if (request.path() == "/invocations") {
+    exchange.api = &dialect_of_invocation(body, model);
+    exchange.route = exchange.api->route;
+  }
+  if (request.path() == "/embeddings" && wants_each_token(body, model))
+    exchange.api = &dialect_of(ApiStyle::kLlamaEmbedding);
+  ASSIGN_OR_RETURN(asked.own, read_dialect(exchange, std::move(body), model, &backend.tokenizer()));
+  exchange.is_ours = true;
+  if (asked.own.answer) {
+    const std::string* name = text_at(asked.own.body, "model");
+    ASSIGN_OR_RETURN(asked.name, answering_name(name != nullptr ? *name : "", model, options_));
+    return {};
+  }
+  if (model.is_encoder && !asked.makes_vectors())
+    return unsupported("This model is an encoder: it makes vectors of texts (/v1/embeddings) and no answers.", "model");
+  ASSIGN_OR_RETURN(asked.api, read_request(*exchange.api, asked.own, model, &backend.tokenizer()));
+  ASSIGN_OR_RETURN(asked.name, answering_name(asked.api.model, model, options_));
+  return {};
+}
+
+// Whether there is a place for it in the queue, and by the tenant's terms.
+std::optional<ApiError> Service::admit(WebExchange& exchange, Asked& asked) {
+  // Many texts are under way a few at a time.
+  if (asked.makes_vectors()) asked.at_once = texts_at_once(exchange.tenant);
+  asked.n_sequences = std::min(asked.at_once, sequences_of(asked.api));
+  if (backend_.load()->is_full()) {
+    const int seconds = quotas_.retry_after(asked.n_sequences, now());
+    return ApiError{429, "The queue is full; try again later.", "", "queue_full", seconds};
+  }
+  if (std::optional<ApiError> refusal = quotas_.enter(exchange.tenant, asked.n_sequences, now())) return refusal;
+  exchange.n_sequences = asked.n_sequences;  // it is in, and finish() takes it out
+  return std::nullopt;
+}
+
+// The engine's requests, each of which the model can read, and what the answer has to know of them.
+std::optional<ApiError> Service::build(const WebRequest& request, WebExchange& exchange, Asked& asked) {
+  Backend& backend = *backend_.load();
+  ApiRequest& api = asked.api;
+  GenerationInfo& info = asked.info;
+  if (!api.has_seed) api.sampling.seed = random_bits() >> 11;  // a number that every JSON reader gives back
+  Result<BuiltRequests> built = build_requests(api, backend, exchange.tenant);
+  if (!built) return ApiError::of(built.error());
+  asked.built = *std::move(built);
+  const TenantTerms& terms = quotas_.terms_of(exchange.tenant);
+  const bool is_completion = asked.own.endpoint == Endpoint::kCompletions;
+  const int32_t context_len = backend.model().context_len;
+  for (Request& r : asked.built.requests) {
+    r.weight = static_cast<float>(terms.weight);
+    r.max_wait = static_cast<float>(terms.max_wait);
+    r.pooling = asked.own.embedding.pooling;
+    if (!asked.own.rank.second_text.empty()) r.second_text = asked.own.rank.second_text[info.requests.size()];
+    const auto len = static_cast<int64_t>(r.prompt.size());
+    if (len >= context_len && !(len == context_len && r.max_tokens == 0)) {
+      const std::string field = is_completion ? api.prompt_name : "messages";
+      const ApiError refusal = too_long(len, backend.model(), field, asked.makes_vectors());
+      // Some APIs' clients know it by an event of the stream that they asked for.
+      if (!exchange.api->fails_in_stream || !api.stream) return refusal;
+      info.refusal = std::make_shared<const ApiError>(refusal);
+    }
+    r.id = backend.next_id();
+    info.requests.push_back(r.id);
+    info.prompt_lens.push_back(static_cast<int32_t>(len));
+    if ((is_completion && api.echo && api.want_logprobs) || api.return_token_ids) info.prompt_ids.push_back(r.prompt);
+  }
+  describe(request, exchange, asked);
+  return std::nullopt;
+}
+
+// What the answer has to know besides of the request, which is built.
+void Service::describe(const WebRequest& request, const WebExchange& exchange, Asked& asked) {
+  const Backend& backend = *backend_.load();
+  const ModelInfo& model = backend.model();
+  const ApiRequest& api = asked.api;
+  BuiltRequests& built = asked.built;
+  DialectBody& own = asked.own;
+  GenerationInfo& info = asked.info;
+  info.api = exchange.api;
+  info.asked = api;
+  info.id =
+      info.api->id_prefix + (info.api->has_secret_ids ? hex(random_bits()) + hex(random_bits())
+                                                      : hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0])));
+  info.model = std::move(asked.name);
+  info.fingerprint = "ibid-" IBID_VERSION "-" + arithmetic_id() + "-" + model.digest.substr(0, 12);
+  info.created = unix_seconds();
+  info.seed = api.sampling.seed;
+  info.n = std::max(api.n, api.best_of);
+  info.searches = api.search.kind != SearchKind::kNone;
+  info.processed_logprobs = api.sampling.processed_logprobs;
+  const grammar::Matcher* grammar = built.requests[0].grammar.get();
+  if (grammar != nullptr) info.not_held = grammar->notes();
+  info.parser = std::move(built.parser);
+  info.reasoning = std::move(built.reasoning);
+  info.llama = std::move(own.llama);
+  info.embedding = own.embedding;
+  info.embedding_len = model.width;
+  info.rank = std::move(own.rank);
+  if (info.api->repeats_request) info.settings = settings_json(api, backend.tokenizer().vocabulary());
+  info.call_forms = std::move(own.call_forms);
+  info.repeated = std::move(own.echo);
+  info.stored = std::move(own.stored);
+  if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
+  if (own.is_stored) info.keeper = &stored_;
+  if (api.trace) info.trace = trace_facts(built.requests[0].sampling, api.sources, model, grammar);
+  info.rendered = std::move(built.rendered);
+  info.clock = &backend.clock();
+  info.prompt_texts = std::move(built.prompt_texts);
+  info.arrived = request.arrived;
+  info.submitted = now();
+}
+
+// Hands it to the engine; it lives in the exchange then.
+std::optional<ApiError> Service::begin(WebExchange& exchange, Asked& asked, std::function<void()> wake) {
+  GenerationInfo& info = asked.info;
+  std::vector<Request>& requests = asked.built.requests;
+  exchange.mailbox = std::make_shared<Mailbox>(std::move(wake));
+  exchange.row = live_.add_row();
+  exchange.row->route = exchange.route;
+  exchange.row->n_choices = info.n * static_cast<int32_t>(requests.size());
+  exchange.row->stream = info.asked.stream;
+  exchange.row->arrived = info.arrived;
+  for (const int32_t len : info.prompt_lens) exchange.row->prompt_tokens += len;
+  exchange.generation = std::make_unique<Generation>(std::move(info), backend_.load()->tokenizer(), metrics_);
+  const auto n_first = static_cast<size_t>(std::min<int64_t>(asked.at_once, std::ssize(requests)));
+  exchange.held.assign(std::make_move_iterator(requests.rbegin()),
+                       std::make_move_iterator(requests.rend() - static_cast<std::ptrdiff_t>(n_first)));
+  if (const Status status = submit(std::span(requests).first(n_first), exchange.mailbox); !status) {
+    exchange.generation = nullptr;
+    exchange.held.clear();
+    ApiError error = ApiError::of(status.error());
+    if (error.status == 429) error.retry_after_s = quotas_.retry_after(asked.n_sequences, now());
+    return error;
+  }
+  metrics_.add_tokens(exchange.row->prompt_tokens, 0, 0);
+  quotas_.charge(exchange.tenant, exchange.row->prompt_tokens, now());
+  return std::nullopt;
+}
+
+// Memory for an answer that may come to hold so many bytes, before it is begun.
+std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes, const std::string& field) {
+  if (bytes > answers_.most()) {
+    return ApiError{400,
+                    "This answer might come to hold " + mebibytes(bytes) + " and the server has " +
+                        mebibytes(answers_.most()) + " for all of them (--max-answers-bytes): " +
+                        (field == "max_tokens" ? "fewer tokens, choices or log-probabilities, or a stream, would do."
+                                               : "fewer or shorter texts would do."),
+                    field, "answer_too_large"};
+  }
+  exchange.promised = answers_.take(bytes);
+  if (exchange.promised) return std::nullopt;
+  return ApiError{429, "The answers under way have all of the server's memory for them; try again later.", "",
+                  "memory_full", 1};
+}
+
+// An answer that was made at once: whoever reads slowly holds it for long, and however many ask at the same time.
+WebResponse Service::counted(WebResponse response, WebExchange& exchange) {
+  constexpr int64_t kUncounted = 64 << 10;  // about what a connection may hold by itself
+  const auto bytes = static_cast<int64_t>(response.body.capacity());
+  if (bytes <= kUncounted || exchange.promised) return response;
+  const std::optional<ApiError> refusal = promise(exchange, bytes, "");
+  return refusal ? error_response(*refusal) : std::move(response);
+}
+
+// All or none, also where memory runs out in between.
+Status Service::submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox) {
+  struct Undo {
+    Service& service;
+    std::vector<RequestId> ids;
+    ~Undo() {
+      for (const RequestId id : ids) {
+        service.router_.remove(id);
+        service.cancel(id);
+      }
+    }
+  } undo = {*this, {}};
+  undo.ids.reserve(requests.size());
+  for (Request& request : requests) {
+    undo.ids.push_back(request.id);
+    router_.add(request.id, mailbox);  // before submit: the answer may come while submit returns
+    TRY(backend_.load()->submit(std::move(request)));
+  }
+  undo.ids.clear();
+  return {};
+}
+
+// The next of many texts, as those before them are done.
+void Service::submit_held(WebExchange& exchange) {
+  Generation& generation = *exchange.generation;
+  const auto n_under_way = [&] {
+    return std::ssize(generation.info().requests) - std::ssize(exchange.held) -
+           static_cast<int64_t>(generation.n_finished());
+  };
+  while (!exchange.held.empty() && n_under_way() < texts_at_once(exchange.tenant)) {
+    Request next = exchange.held.back();
+    Status status = draining_ ? Status(unavailable("The server is shutting down.")) : Status();
+    if (status && !generation.has_failed()) status = submit({&next, 1}, exchange.mailbox);
+    if (!status && status.error().kind == ErrorKind::kExhausted && n_under_way() > 0) return;  // when one of those ends
+    if (status && !generation.has_failed()) {
+      exchange.held.pop_back();
+      continue;
+    }
+    std::vector<Output> ended;
+    for (const Request& held : exchange.held) {
+      Output& output = ended.emplace_back();
+      output.request = held.id;
+      output.fail(status ? unavailable("Another text of the request failed.") : status.error());
+    }
+    exchange.held.clear();
+    generation.take(std::move(ended));
+  }
+}
+
+}  // namespace ibid

@@ -1,0 +1,100 @@
+#include "spec/heads/eagle_head.h"
+
+#include <algorithm>
+
+#include "kernels/ops.h"
+
+namespace ibid {
+namespace {
+
+std::span<float> row_of(const TensorView& x, int32_t row) {
+  return {x.row_as<float>(row), static_cast<size_t>(x.row_len())};
+}
+
+std::span<const float> all_of(const TensorView& x) {
+  return {x.row_as<const float>(0), static_cast<size_t>(x.n_elements())};
+}
+
+}  // namespace
+
+void EagleHead::copy_feature(int32_t tap_row, std::span<float> to) const {
+  CHECK(std::ssize(to) == feature_len());
+  auto at = to.begin();
+  for (const TensorView& tap : rows_.taps) at = std::ranges::copy(row_of(tap, tap_row), at).out;
+}
+
+std::span<float> EagleHead::feature(int32_t row) { return row_of(rows_.features, row); }
+
+std::span<float> EagleHead::state(int32_t row) { return row_of(rows_.states, row); }
+
+// For other kinds the states are the features.
+void EagleHead::fuse(int32_t n) {
+  if (!is_third()) return;
+  const TensorView features = rows_.features.first_rows(n), states = rows_.states.first_rows(n);
+  int64_t at = 0;
+  for (const TensorView& norm : weights_.feature_norms) {
+    const TensorView part = features.columns(at, norm.row_len());
+    ops::rms_norm(stream_, part, part, norm, form_.layer.norm_eps);
+    at += norm.row_len();
+  }
+  const Linear* fc = &weights_.fc;
+  linear(stream_, {}, {&states, 1}, features, {&fc, 1});
+}
+
+EagleHead::PassResult EagleHead::run(const ForwardBatch& batch) {
+  CHECK(batch.n_tokens <= sizes_.n_tokens && batch.n_rows <= sizes_.most_rows() &&
+        batch.n_sequences <= sizes_.n_sequences);
+  step_.cut_to(whole_, batch.n_tokens, batch.n_rows);
+  const Scratch& t = step_;
+  const Tap no_tap;
+  const float eps = form_.layer.norm_eps;
+  Pass p{.s = stream_,
+         .config = form_.layer,
+         .batch = batch,
+         .kv = kv_->layers(),
+         .ropes = {&rope_, 1},
+         .hidden = {},
+         .logits = rows_.logits.first_rows(batch.n_rows),
+         .tap = no_tap,
+         .t = step_,
+         .rows = {&batch, std::span(every_token_).first(static_cast<size_t>(batch.n_tokens))}};
+  begin_layer(p, 0);
+  attention_block(p, weights_.attention, attention_input(p), 0);
+  if (!keep_wanted_rows(p, 0)) return {};
+  attention_output(p, weights_.attention, 0);
+  ops::add_rms_norm(stream_, t.h, t.x, t.out, weights_.ffn_norm, eps);
+  gated_ffn(p, weights_.ffn, ops::silu_mul, 0);
+  if (const TensorView& norm = weights_.vocabulary.output_norm; norm.rank != 0) {
+    ops::add_rms_norm(stream_, t.h, t.x, t.out, norm, eps);
+  } else {
+    ops::add(stream_, t.x, t.out);
+    step_.h = t.x;
+  }
+  logits_head(p, weights_.vocabulary);
+  return {all_of(p.logits), all_of(form_.state_is_normed ? t.h : t.x)};
+}
+
+// Embeds the tokens beside the states and computes t.x. Returns the attention's input, [T, C or 2 C].
+TensorView EagleHead::attention_input(Pass& p) {
+  const Scratch& t = p.t;
+  const int64_t C = p.config.width;
+  const float eps = p.config.norm_eps;
+  const bool hidden_first = form_.hidden_first;
+  const TensorView inputs = rows_.inputs.first_rows(p.batch.n_tokens);
+  const TensorView token = inputs.columns(hidden_first ? C : 0, C), state = inputs.columns(hidden_first ? 0 : C, C);
+  embed_tokens(p, weights_.vocabulary, token);
+  if (form_.kind != EagleForm::Kind::kFirst) {
+    ops::rms_norm(stream_, token, token, weights_.token_norm, eps);
+    ops::rms_norm(stream_, state, t.x, weights_.state_norm, eps);
+  }
+  if (is_third()) {
+    if (form_.residual_is_normed) ops::rms_norm(stream_, t.x, t.x, weights_.state_norm, eps);
+    return inputs;
+  }
+  project(p, weights_.fc, t.x, inputs);
+  if (form_.kind == EagleForm::Kind::kFirst) return t.x;
+  ops::rms_norm(stream_, t.h, t.x, weights_.attention_norm, eps);
+  return t.h;
+}
+
+}  // namespace ibid
