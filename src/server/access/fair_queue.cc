@@ -44,7 +44,7 @@ void FairQueue::run_next(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     Tenant& its = tenants_[tenant];
     its.next = std::max(its.next, now_) + seconds / its.weight;
-    if (n_waiting_ == 0) tenants_.clear(), now_ = 0;  // nobody had to wait for it
+    if (n_waiting_ == 0) tenants_.clear(), now_ = 0;  // no tenant had to wait for it
   };
   try {
     work();

@@ -13,7 +13,7 @@ struct WebRequest;
 // An address that this machine alone can reach, or "localhost".
 bool is_loopback(std::string_view host);
 
-// Whether a browser says that a page of another site makes it ask (Sec-Fetch-Site), which it also does where it gives
+// Whether a browser states that a page of another site makes it ask (Sec-Fetch-Site), which it also does where it gives
 // no Origin: for forms, pictures, scripts. A link that is followed is the user's own request.
 bool asks_for_another_site(const WebRequest& request);
 

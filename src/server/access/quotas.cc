@@ -58,7 +58,7 @@ std::optional<ApiError> Quotas::refusal_locked(const std::string& tenant, int64_
     ++a.figures.refused;
     return refused(std::move(message), code, retry_after);
   };
-  if (terms.sequences > 0 && n > terms.sequences) {  // never, so that whoever asks again would do so for ever
+  if (terms.sequences > 0 && n > terms.sequences) {  // never possible: a retry would be refused for ever
     ++a.figures.refused;
     return ApiError{400,
                     "This request has " + std::to_string(n) + " sequences (its choices times its prompts) and this " +

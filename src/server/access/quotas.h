@@ -2,8 +2,8 @@
 // its terms (api_keys.h) and beyond its part of a queue that fills up. Safe from any thread.
 //
 // The queue is shared by a moving threshold (Choudhury, Hahne, Dynamic Queue Length Thresholds, 1998): a tenant may
-// have so many times what is still free, by its weight. So whoever has most is refused first, and there is always room
-// for one who has little. A server that knows one tenant gives it all.
+// may have so many times what is still free, by its weight. So the tenant that has most is refused first, and there is
+// always room for one that has little. A server that knows one tenant gives it all.
 #pragma once
 
 #include <cstdint>

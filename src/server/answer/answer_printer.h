@@ -26,7 +26,7 @@ class AnswerPrinter {
   virtual std::string_view between_choices() const { return ","; }
   virtual void write_rest(const Generation&, std::string&) {}
   virtual std::string_view stream_type() const { return "text/event-stream; charset=utf-8"; }
-  // What may stand between two events and says nothing; empty: nothing may.
+  // A comment that may stand between two events as a sign of life; empty: none may.
   virtual std::string_view still_here() const { return ": still here\n\n"; }
 };
 

@@ -47,7 +47,7 @@ struct GenerationInfo {
   int32_t embedding_len = 0;                     // values of a vector
   std::vector<std::string> not_held;             // of what the answer must be
   std::string settings;                          // kLlama: what was asked, as JSON
-  std::vector<CallForm> call_forms;              // kResponses: of calls that are not told as plain functions
+  std::vector<CallForm> call_forms;              // kResponses: of calls that are not written as plain functions
   std::shared_ptr<const Json> repeated;          // kResponses: the fields that the answer repeats
   std::shared_ptr<StoredResponse> stored;        // kResponses: to be filled with it
   StoredResponses* keeper = nullptr;             // where that is kept; null: nowhere
@@ -63,7 +63,7 @@ struct GenerationInfo {
   const Clock* clock = nullptr;                  // the engine's; with `ledger`
 
   bool has_prompt_logprobs() const { return asked.prompt_logprobs >= 0; }
-  // Whether the answer tells of its tokens more than their text.
+  // Whether the answer contains more of its tokens than their text.
   bool keeps_records() const { return asked.want_logprobs || trace != nullptr || asked.return_token_ids; }
 };
 
@@ -120,8 +120,8 @@ class Generation {
   int32_t accepted_tokens() const;  // of these
   int32_t n_preemptions() const;
   void write_ledger(JsonWriter& json) const;
-  void write_timings(JsonWriter& json) const;  // as llama.cpp tells them
-  // How much of a choice's prompt is computed, as llama.cpp tells it.
+  void write_timings(JsonWriter& json) const;  // in llama.cpp's form
+  // How much of a choice's prompt is computed, in llama.cpp's form.
   struct Progress {
     int64_t total = 0, cached = 0, processed = 0;
     double time = 0;  // seconds since it was handed to the engine
@@ -153,7 +153,7 @@ class Generation {
   std::vector<Choice> choices_;  // prompt 0's, then prompt 1's, ...
   std::vector<PromptFacts> prompts_;
   size_t n_finished_ = 0;
-  int32_t n_dropped_tokens_ = 0;  // of choices that are not told
+  int32_t n_dropped_tokens_ = 0;  // of choices that are not sent
   size_t gathered_ = 0;
   bool ends_early_ = false;
   bool done_written_ = false;

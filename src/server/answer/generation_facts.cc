@@ -1,4 +1,4 @@
-// What is known of a generation besides what it says: its counts, its times, how it ended.
+// What is known of a generation besides its text: its counts, its times, how it ended.
 #include <algorithm>
 #include <utility>
 
@@ -69,7 +69,7 @@ std::array<double, kPhaseNames.size()> Generation::phases(double now) const {
   Ledger ledger;
   ledger.until = info_.arrived;
   ledger.pass(info_.submitted, Phase::kNetwork);
-  if (last == nullptr) {  // it was never told of
+  if (last == nullptr) {  // no output has arrived
     ledger.pass(now, Phase::kQueue);
     return ledger.seconds;
   }

@@ -1,4 +1,4 @@
-// LineRules: where an answer ends by its lines, as editors ask for it. What it tells is a prefix of what it was given.
+// LineRules: where an answer ends by its lines, as editors ask for it. Its output is a prefix of its input.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class LineRules {
   // the answer ends with the line that it is in (not above 0: never).
   LineRules(int32_t n_indent, double max_seconds) : n_indent_(n_indent), max_seconds_(max_seconds) {}
 
-  // `seconds`: since the first token. Appends what may be told to `out`; true where the answer ends with that, and then
+  // `seconds`: since the first token. Appends what may be sent to `out`; true where the answer ends with that, and then
   // it must not be called again.
   bool push(std::string_view text, double seconds, std::string& out) {
     for (const char c : text) {

@@ -124,7 +124,7 @@ void write_chat_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span
 void write_completion_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::span<const TokenId> prompt,
                                std::span<const TokenRecord> prompt_records, std::span<const TokenRecord> records,
                                LogprobExtras extras, TokenTexts& texts) {
-  // The columns of one table; gathered first because JSON wants them one after the other.
+  // The columns of one table; gathered first because JSON needs them one after the other.
   std::vector<TokenRow> rows;
   PromptCursor cursor(prompt_records);
   const auto add = [&](TokenId id, const TokenRecord* record) {

@@ -15,12 +15,12 @@ class Tokenizer;
 // A token as text, by itself; what is no UTF-8 becomes U+FFFD.
 std::string token_text(const Tokenizer& tokenizer, TokenId id);
 
-// Where an answer's tokens stand as text. A character may be cut over tokens: the one that ends it tells it whole and
-// those before tell "" (vLLM's rule, v1/engine/logprobs.py), so that the told texts come to the answer's. Candidates of
-// a position are told after the same tokens as the chosen one. A small value; an answer carries one over its events.
+// Where an answer's tokens stand as text. A character may be cut over tokens: the one that ends it has it whole and
+// those before have "" (vLLM's rule, v1/engine/logprobs.py), so that these texts add up to the answer's. Candidates of
+// a position have texts after the same tokens as the chosen one. A small value; an answer carries one over its events.
 struct TokenTexts {
   Utf8Mender pending;        // bytes of a character that no token has ended yet
-  size_t n_code_points = 0;  // told so far, for text_offset
+  size_t n_code_points = 0;  // written so far, for text_offset
 };
 
 // JSON has no minus infinity: it becomes -9999.0, the number that OpenAI's clients know for it.

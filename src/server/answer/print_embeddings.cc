@@ -1,4 +1,4 @@
-// Vectors of texts, as OpenAI, Cohere, Ollama and llama.cpp tell them. A vector's norm is the root of the sum of its
+// Vectors of texts, in the forms of OpenAI, Cohere, Ollama and llama.cpp. A vector's norm is the root of the sum of its
 // squares, ascending, in double; each value is divided by it and rounded once.
 #include <openssl/evp.h>
 
@@ -55,7 +55,7 @@ std::string bytes_of(std::span<const float> values, const EmbeddingFields& field
   return out;
 }
 
-// Floats in base64, which OpenAI's clients ask for; little-endian unless a request says otherwise.
+// Floats in base64, which OpenAI's clients ask for; little-endian unless a request specifies otherwise.
 std::string base64(std::span<const float> values, const EmbeddingFields& fields) {
   const std::string bytes = bytes_of(values, fields);
   std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // and a zero after it

@@ -38,7 +38,7 @@ class OpenAiPrinter final : public AnswerPrinter {
   void write_delta(const Generation& g, JsonWriter& json, size_t index, const AnswerPart* piece,
                    const AnswerChoice& choice) const;
   void write_progress(const Generation& g, const Generation::Progress& progress, std::string& out) const;
-  // A chat that echoes what the assistant said last.
+  // A chat that echoes the assistant's last message.
   bool has_last_words(const Generation& g) const {
     return chat_ && g.info().asked.echo && !g.info().prompt_texts[0].empty();
   }
@@ -62,7 +62,7 @@ void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
   json.begin_object().field("prompt_tokens", prompt).field("completion_tokens", completion);
   json.field("total_tokens", prompt + completion);
   json.key("prompt_tokens_details").begin_object().field("cached_tokens", int64_t{g.cached_tokens()}).end_object();
-  // How many there were depends on what else ran; so answers tell of it to those alone who ask.
+  // How many there were depends on what else ran; so answers contain it only on request.
   if (g.info().asked.tells_drafts || g.info().reasoning) {
     json.key("completion_tokens_details").begin_object();
     if (g.info().reasoning) json.field("reasoning_tokens", int64_t{g.reasoning_tokens()});

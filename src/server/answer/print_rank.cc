@@ -1,5 +1,5 @@
-// Scores of pairs of texts, as Cohere, Jina and vLLM tell them. A score is 1 / (1 + exp(-x)) of what the model's head
-// gave, by our own exp, or x itself where raw scores are asked for.
+// Scores of pairs of texts, in the forms of Cohere, Jina and vLLM. A score is 1 / (1 + exp(-x)) of what the model's
+// head gave, by our own exp, or x itself where raw scores are asked for.
 #include <algorithm>
 
 #include "base/json_writer.h"

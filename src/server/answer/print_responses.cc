@@ -44,7 +44,7 @@ class ResponsesPrinter final : public AnswerPrinter {
   void begin_item(const Generation& g, const AnswerPart& part, size_t index);
   void tell_begin(std::string& out);
   void tell_delta(std::string_view text, const std::string& logprobs, std::string& out);
-  // What is not told yet of the tokens after the reasoning; it goes with the next text.
+  // What is not written yet of the tokens after the reasoning; it goes with the next text.
   void take_records(const Generation& g, const AnswerChoice& choice);
   void tell_end(std::string& out);
   void take(const Generation& g, const AnswerPart& part, size_t index, std::string* out);
@@ -200,7 +200,7 @@ void ResponsesPrinter::tell_begin(std::string& out) {
 }
 
 void ResponsesPrinter::tell_delta(std::string_view text, const std::string& logprobs, std::string& out) {
-  if (items_.back().is_custom()) return;  // its text is told when it is whole
+  if (items_.back().is_custom()) return;  // its text is sent when it is whole
   const PartKind kind = items_.back().kind;
   std::string members = place(kind != PartKind::kCall) + ",\"delta\":";
   JsonWriter(members).string(text);
@@ -237,7 +237,7 @@ void ResponsesPrinter::tell_end(std::string& out) {
   }
 }
 
-// `out` null: nothing is told yet.
+// `out` null: nothing is written yet.
 void ResponsesPrinter::take(const Generation& g, const AnswerPart& part, size_t index, std::string* out) {
   if (part.begins || !is_open_ || items_.back().kind != part.kind) {
     if (is_open_ && out != nullptr) {
@@ -316,7 +316,7 @@ void ResponsesPrinter::end(const Generation& g, const AnswerChoice& choice, std:
   if (!calls.empty()) set(message, "tool_calls", Json(std::move(calls)));
   stored.messages.push_back(std::move(message));
   stored.response = std::move(response);
-  // Before its client is told: it may ask for it at once.
+  // Before its client learns its id: it may ask for it at once.
   if (g.info().keeper != nullptr && !choice.failed()) g.info().keeper->put(g.info().stored, g.info().clock->now());
 }
 

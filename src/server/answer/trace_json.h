@@ -14,8 +14,8 @@ namespace ibid {
 
 // What all records of an answer have in common, as JSON.
 struct TraceFacts {
-  std::string header;      // told once: engine, model, order of stages, every parameter and its source, digests
-  std::string parameters;  // told in each record: temperature, top_k, top_p, and the numbers that differ from "off"
+  std::string header;      // written once: engine, model, order of stages, every parameter and its source, digests
+  std::string parameters;  // written in each record: temperature, top_k, top_p, and the numbers that differ from "off"
   std::string model_digest;
   std::string sampling_digest;
 };

@@ -11,7 +11,7 @@ namespace {
 
 struct Word {
   std::string_view ours, theirs;
-  bool has_places = false;  // "messages[2].content" is told as the whole: the list is made again, and has other places
+  bool has_places = false;  // "messages[2].content" is named as the whole: the list is made again, with other places
 };
 
 constexpr auto kMessages = std::to_array<Word>({{"stop", "stop_sequences"},

@@ -1,5 +1,5 @@
 // Dialects: the bodies of other APIs, in the words of our own two. What they ask for and we have becomes a field of
-// /v1/chat/completions or /v1/completions, which is then read and checked as there; what nobody serves here is refused
+// /v1/chat/completions or /v1/completions, which is then read and checked as there; what is not served here is refused
 // by its name in the API that asked.
 #pragma once
 
@@ -54,7 +54,7 @@ struct RankFields {
   int32_t max_pair = 0;            // of both texts together, with what stands around them; 0: all, -1: as many as fit
 };
 
-// How a call is told where the tool was not declared as a plain function of that name.
+// How a call is written if the tool was not declared as a plain function of that name.
 struct CallForm {
   std::string flat;         // the name that the model knows
   std::string name, space;  // as they were declared; `space`: of a namespace, or empty
@@ -87,7 +87,7 @@ struct FimTokens {
 };
 FimTokens find_fim_tokens(const Tokenizer& tokenizer);  // looks at the whole vocabulary
 
-// Anthropic's Messages. `counts`: of /v1/messages/count_tokens, which wants no max_tokens.
+// Anthropic's Messages. `counts`: of /v1/messages/count_tokens, which needs no max_tokens.
 Result<DialectBody> body_of_messages(const Json& body, bool counts = false);
 // vLLM's /v1/chat/completions/batch: a chat's body whose `messages` are several conversations.
 Result<DialectBody> body_of_chat_batch(Json body);
@@ -132,7 +132,7 @@ Result<DialectBody> body_of_rank(const Json& body, bool reranks, const ModelInfo
 std::string_view pooling_name(Pooling pooling);
 std::optional<Pooling> pooling_by_name(std::string_view name);
 
-// What a request asked for, as llama.cpp tells it in its answers.
+// What a request asked for, as llama.cpp shows it in its answers.
 std::string settings_json(const ApiRequest& api, const Vocabulary& vocabulary);
 
 }  // namespace ibid

@@ -107,7 +107,7 @@ Status read_task(const Json& body, const ModelInfo& model, EmbeddingFields& out)
   return {};
 }
 
-// A part of a vector is one too only of models that were trained so (matryoshka), and no file says whether it is.
+// A part of a vector is one too only of models that were trained so (matryoshka), and no file states whether it is.
 // Ollama cuts all the same.
 Status read_dimensions(const Json& body, const EmbeddingApi& api, const ModelInfo& model, EmbeddingFields& out) {
   const std::string name = api.dimensions;
@@ -139,7 +139,7 @@ Status check_pooling(const EmbeddingApi& api, EmbeddingFields& out) {
           "token_embed) and /embedding have them.",
           "pooling");
     }
-    // llama.cpp gives them as they are, unless it is told otherwise.
+    // llama.cpp gives them as they are, unless it is asked otherwise.
     if (api.has_norm) out.norm = EmbeddingFields::Norm::kNone;
   }
   return {};
@@ -261,7 +261,7 @@ Result<DialectBody> body_of_embeddings(const Json& body, const EmbeddingApi& api
   const bool is_latest = api.is_ollama && name != nullptr && name->ends_with(":latest");
   if (is_latest) set(out.body, "model", Json(name->substr(0, name->size() - 7)));
   if (!is_latest) carry(body, out.body, {{"model", "model"}});
-  // The begin of a text is what says most of it, and what encoders' own tokenizers keep.
+  // The begin of a text carries most of its meaning, and is what encoders' own tokenizers keep.
   if (out.body.find("truncation_side") == nullptr) set(out.body, "truncation_side", Json(std::string("right")));
   if (is_chat) return out;
   const Json* texts = texts_in(body, api, out.prompt_name);

@@ -119,7 +119,7 @@ Result<DialectBody> body_of_completion(const Json& body, const Tokenizer& tokeni
   ASSIGN_OR_RETURN(out.llama.post_sampling, read_switch(body, "post_sampling_probs"));
   const Json* stream = given(body, "stream");
   const bool streams = stream != nullptr && stream->boolean() != nullptr && *stream->boolean();
-  // Its events tell their tokens in any case.
+  // Its events contain their tokens in any case.
   if (out.llama.return_tokens || streams) set(out.body, "return_token_ids", Json(true));
   if (out.llama.post_sampling) set(out.body, "processed_logprobs", Json(true));
   if (const Json* fields = given(body, "response_fields")) {

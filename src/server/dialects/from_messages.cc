@@ -27,7 +27,7 @@ Result<std::string> read_texts(const Json& content, const std::string& where) {
   return text;
 }
 
-// What a tool gave. An agent goes on with its other results where one of them is a picture: the model is told that
+// The result of a tool. An agent goes on with its other results where one of them is a picture: the model learns that
 // there was one.
 Result<std::string> read_tool_result(const Json& content, const std::string& where) {
   if (content.array() == nullptr) return read_texts(content, where);
@@ -130,7 +130,7 @@ class MessageReader {
   const std::vector<ToolChange>& tool_changes() const { return changes_; }
 
  private:
-  // At its place, anywhere among the others. Claude Code tells of tools in it that came or went.
+  // At its place, anywhere among the others. Claude Code announces in it which tools came or went.
   Status read_system(const Json& content, const std::string& where) {
     if (content.array() == nullptr) {
       ASSIGN_OR_RETURN(std::string text, read_texts(content, where));
@@ -187,8 +187,8 @@ class MessageReader {
 };
 
 // What is declared, with what the conversation added and without what it took away. A tool whose loading is deferred is
-// told when the conversation first names it: until then it is for the client's own search. Where a search of the
-// server's is declared, which is not served, all are told.
+// included when the conversation first names it: until then it is for the client's own search. Where a search of the
+// server's is declared, which is not served, all are included.
 Status read_message_tools(const Json& tools, const Json* choice, const std::vector<MessageReader::ToolChange>& changes,
                           Json& out) {
   if (tools.array() == nullptr) return wrong_value("tools", "an array of tools", tools);

@@ -1,4 +1,4 @@
-// Ollama's chat and generate to ours. Its defaults of sampling are its own, and are said here.
+// Ollama's chat and generate to ours. Its defaults of sampling are its own, and are set here.
 #include "server/dialects/dialects.h"
 #include "server/fields/body_parts.h"
 #include "server/fields/dialect_table.h"

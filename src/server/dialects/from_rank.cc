@@ -47,7 +47,7 @@ Result<std::vector<std::string>> read_texts(const Json& body, const std::string&
   return out;
 }
 
-// Hugging Face's text-embeddings-inference says texts, and wants an array alone.
+// Hugging Face's text-embeddings-inference names them texts, and expects an array alone.
 bool is_bare(const Json& body) { return given(body, "documents") == nullptr && given(body, "texts") != nullptr; }
 
 // That which a body has of vLLM's names for one side of its pairs; the oldest where it has none.

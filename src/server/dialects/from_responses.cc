@@ -8,7 +8,7 @@
 namespace ibid {
 namespace {
 
-// A text, or the texts of parts. `of_tool`: what a tool gave, of which a picture is left out and the model is told so.
+// A text, or the texts of parts. `of_tool`: a tool's result; a picture in it is left out, and the model learns of it.
 Result<std::string> read_parts(const Json& content, const std::string& where, bool of_tool = false) {
   if (content.string() != nullptr) return *content.string();
   if (content.array() == nullptr) return wrong_value(where, "a text or an array of parts", content);
@@ -135,7 +135,7 @@ class ItemReader {
   Json::Array& messages_;
 };
 
-// Declarations of tools as functions, and the forms in which calls of them are told.
+// Declarations of tools as functions, and the forms in which calls of them are written.
 class ToolReader {
  public:
   Status read(const Json& tools, const std::string& where, const std::string& space) {
@@ -247,7 +247,7 @@ Status read_text_format(const Json& text, Json& out) {
   return {};
 }
 
-// The object with these members too, as null, where it lacks them: Open Responses wants them all.
+// The object with these members too, as null, where it lacks them: Open Responses requires them all.
 Json completed(Json object, std::initializer_list<const char*> names) {
   if (object.object() == nullptr) return object;
   for (const char* name : names) {
@@ -277,7 +277,7 @@ Json echo_of_text(const Json& text) {
   return out;
 }
 
-// What a response repeats of its request; null or the default where it says nothing.
+// What a response repeats of its request; null or the default where it is not set.
 Json echo_of(const Json& body) {
   Json out{Json::Object()};
   const auto add = [&](const char* name, const char* otherwise) {

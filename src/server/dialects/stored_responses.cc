@@ -41,7 +41,7 @@ void StoredResponses::drop(Place place) {
   kept_.erase(place);
 }
 
-// Of the tenant that would have most, the oldest go first: whoever stores much takes the room of its own.
+// Of the tenant that would have most, the oldest go first: a tenant that stores much takes the room of its own.
 void StoredResponses::make_room(int64_t bytes, const std::string& tenant) {
   std::map<std::string, int64_t> bytes_of;
   for (const Kept& kept : kept_) bytes_of[kept.response->tenant] += kept.bytes;

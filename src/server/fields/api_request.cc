@@ -52,7 +52,7 @@ Result<Json> joined_content(const Json& content, const std::string& where) {
   return Json(std::move(text));
 }
 
-// The ways to say that there is nothing: null, "", an empty list or object.
+// Whether a value is empty: null, "", an empty list or object.
 bool says_nothing(const Json& value) {
   return value.is_null() || (value.string() != nullptr && value.string()->empty()) ||
          (value.array() != nullptr && value.array()->empty()) || (value.object() != nullptr && value.object()->empty());
@@ -71,7 +71,7 @@ Result<Json> check_message(const Json& message, const std::string& where) {
   const Json* calls = message.find("tool_calls");
   if (calls != nullptr && !says_nothing(*calls) && calls->array() == nullptr)
     return wrong_value(where + ".tool_calls", "an array", *calls);
-  // Null is a way to say nothing. Who has nothing to answer says so by leaving it out, too.
+  // Null stands for no content. A role that may have no content may also leave it out.
   if (content == nullptr && *role->string() != "assistant" && *role->string() != "tool") {
     return invalid(where + ".content is missing; it must be a text or an array of text parts.", where + ".content");
   }
@@ -91,7 +91,7 @@ Result<Json> check_message(const Json& message, const std::string& where) {
   return Json(std::move(checked));
 }
 
-// Of an answer that goes on from the last message: one that says nothing yet is gone on from its beginning.
+// Of an answer that goes on from the last message: an empty one is gone on from its beginning.
 Status check_final(const ChatPrompt& chat) {
   const Json& last = chat.messages.array()->back();
   const Json* calls = last.find("tool_calls");
@@ -135,7 +135,7 @@ void take_defaults(const RequestDefaults& defaults, const Json& body, ApiRequest
   }
 }
 
-// llama.cpp's reading of a conversation that ends with what the assistant said, where the request does not say its own.
+// llama.cpp's reading of a conversation that ends with the assistant's message, if the request does not choose its own.
 Status take_prefill(const Json& body, ChatPrompt& chat) {
   const Json::Array& messages = *chat.messages.array();
   const auto is_said = [](const Json& message) {
@@ -158,7 +158,7 @@ Status check_logprob_tokens(ApiRequest& request) {
     return invalid("logprob_token_ids wants log-probabilities to be asked for (logprobs).", "logprob_token_ids");
   if (request.search.kind != SearchKind::kNone)
     return unsupported("logprob_token_ids is not served beside a search.", "logprob_token_ids");
-  request.sampling.logprobs = static_cast<int32_t>(n) + 1;  // so many are told of each token
+  request.sampling.logprobs = static_cast<int32_t>(n) + 1;  // so many are reported of each token
   return {};
 }
 
@@ -192,7 +192,7 @@ Status read_fields(Endpoint endpoint, const Json& body, const ApiLimits& limits,
   return {};
 }
 
-// What the fields of a conversation that goes on say together.
+// Checks the fields of a conversation that goes on in combination.
 Status check_continued(const Json& body, const ApiLimits& limits, ApiRequest& request) {
   if (limits.defaults.prefill) TRY(take_prefill(body, request.chat));
   if (!request.chat.continues_final) return {};
@@ -231,7 +231,7 @@ Status check_sizes(const Json& body, const ApiLimits& limits, const ApiRequest& 
 
 // What some fields' values make of others.
 Status settle_fields(ApiRequest& request) {
-  // A cut that nobody asked for must not come before mirostat's, which is one of its own.
+  // The default cut must not come before mirostat's, which is one of its own.
   if (request.sampling.mirostat != 0 && request.sources.of("top_p") == SamplingSource::kDefault)
     request.sampling.top_p = 1;
   if (request.best_of > request.n || request.search.kind != SearchKind::kNone)

@@ -1,6 +1,6 @@
 // ApiRequest: the body of /v1/chat/completions or /v1/completions, read and checked field by field, but not tokenised
 // yet. The fields and their ranges stand in one table (parameters.h); what is read here is what openapi.json and
-// docs/users/api.md say.
+// docs/users/api.md document.
 #pragma once
 
 #include <optional>
@@ -25,14 +25,14 @@ enum class Endpoint : uint8_t { kChat = 1, kCompletions = 2 };
 // Most bytes of a tool's name: Anthropic's bound, the largest; an API may have its own (api_dialects.h).
 inline constexpr size_t kMaxToolName = 128;
 
-// What a request gets that does not say it itself.
+// Defaults for what a request does not specify.
 struct RequestDefaults {
   int32_t max_tokens = -1;       // of an answer; -1: up to the context
   std::optional<uint64_t> seed;  // none: one of its own for each request
   Json template_kwargs;          // an object of variables for the chat template, or null
   bool include_usage = false;    // in streams
   bool tokens_as_ids = false;    // in log-probabilities
-  bool verbose = false;          // tell the prompt
+  bool verbose = false;          // show the prompt
   bool prefill = false;          // go on from a chat's last message where it is the assistant's
   bool template_dates = false;   // date_string and datetime too, as llama.cpp gives them: today's
 };
@@ -51,8 +51,7 @@ struct ApiLimits {
   size_t max_tool_name = kMaxToolName;
   bool allow_priority = false;
   int32_t max_drafts = 0;  // of a sequence in a step; 0: the server does not speculate
-  std::string
-      proposer;  // the proposer beside the look-up, as a mode of requests: "eagle", "draft+window"; empty: nobody
+  std::string proposer;  // the proposer beside the look-up, as a mode of requests: "eagle", "draft+window"; empty: none
   JsonLimits json = kBodyLimits;
   RequestDefaults defaults;
 };
@@ -66,8 +65,8 @@ struct TextBias {
   bool ban = false;
 };
 
-// What the tokenizer adds around a prompt's tokens: nothing; the BOS that the vocabulary wants, where a chat template
-// has not written it; all that the model wants around a text.
+// What the tokenizer adds around a prompt's tokens: nothing; the BOS that the vocabulary needs, where a chat template
+// has not written it; all that the model needs around a text.
 enum class AddSpecial : uint8_t { kNothing, kMissingBos, kAll };
 
 // What the answer must be of, in the language in which it was asked.
@@ -170,21 +169,21 @@ struct ApiRequest : AnswerFields {
   std::string prompt_name = "prompt";  // as the API that asked calls it
 };
 
-// The error's param is the field. `defaults`: how to sample where the body does not say.
+// The error's param is the field. `defaults`: how to sample where the body does not specify it.
 Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const ApiLimits& limits,
                                      const SamplingDefaults& defaults = {});
 
 // Further conversations of a request that parse_api_request() has read from `body`: arrays of messages each.
 Status add_conversations(ApiRequest& request, const std::vector<Json>& more, const Json& body, const ApiLimits& limits);
 
-// What the fields of searches say together.
+// Checks the fields of searches in combination.
 Status check_search(ApiRequest& request);
 
-// What the fields of tools say together.
+// Checks the fields of tools in combination.
 Status check_tools(ApiRequest& request);
 
 // Roles, contents and their parts; text parts are joined with newlines, so that `content` is a string or null
-// afterwards. Roles stay as they are said: the template's form decides what becomes of "developer".
+// afterwards. Roles stay as given: the template's form decides what becomes of "developer".
 Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const std::string& where = "messages");
 // One prompt or a list of them, text or ids.
 Result<std::vector<Prompt>> read_prompts(const Json& value, const ApiLimits& limits, const std::string& where);

@@ -15,7 +15,7 @@ namespace ibid {
 // The member, or null where it is absent or null itself.
 const Json* given(const Json& body, std::string_view name);
 const std::string* text_at(const Json& object, std::string_view name);  // null where it is no text
-// Of a part of a list, which must say it; the error names the place.
+// The type of a part of a list, which must state it; the error names the place.
 Result<std::string> type_of(const Json& part, const std::string& where);
 Error unserved_type(const std::string& type, const std::string& where);
 void set(Json& object, std::string name, Json value);

@@ -1,5 +1,5 @@
 // The table of what clients of other APIs send: fields of bodies, kinds of tools, kinds of items and blocks, beta
-// headers. Each row says what becomes of one of them. The readers ask it, and docs/users/apis.md is made from it, so
+// headers. Each row states how one of them is handled. The readers ask it, and docs/users/apis.md is made from it, so
 // that they cannot disagree. Fields of chats and completions have a table of their own (parameters.h).
 #pragma once
 

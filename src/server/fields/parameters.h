@@ -62,10 +62,10 @@ inline bool samples(const Parameter& p) { return std::string_view(p.field).start
 std::span<const IgnoredField> ignored_fields();
 std::span<const UnservedField> unserved_fields();
 
-// A bound as errors and the documentation say it: the largest int32_t in digits.
+// A bound as errors and the documentation spell it: the largest int32_t in digits.
 std::string number_text(double value);
 
-// "a number from 0 to 2", as errors and the documentation say it.
+// "a number from 0 to 2", as errors and the documentation spell it.
 std::string describe_type(const Parameter& parameter);
 
 // Reads one field into the request.

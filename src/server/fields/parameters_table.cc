@@ -225,7 +225,7 @@ constexpr Parameter kParameters[] = {
      "Sample this many answers and return the n with the highest log-probability per token; not streamed.",
      &read_best_of},
 
-    // What is told about the tokens.
+    // What is reported about the tokens.
     {"logprobs", kChatOnly, kBoolean, 0, 0, false, "false", "OpenAI", "SamplingParams::logprobs", nullptr,
      "Report each token's log-probability: the model's own, before any processing.", &R::want_logprobs},
     {"top_logprobs", kChatOnly, kOther, 0, 0, false, "0", "OpenAI", "SamplingParams::logprobs",

@@ -1,4 +1,4 @@
-// Readers of the fields that say what an answer must be of. Only one of them may.
+// Readers of the fields that restrict the form of an answer. At most one of them may be given.
 
 #include "base/quoted.h"
 #include "sample/grammar/lazy.h"

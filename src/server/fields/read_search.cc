@@ -1,4 +1,4 @@
-// Searches and best_of: fields that say how an answer is found, and what they say together.
+// Searches and best_of: fields that choose how an answer is found, and their combinations.
 #include <algorithm>
 #include <string>
 
@@ -47,8 +47,8 @@ Status read_best_of(ApiRequest& request, const Json& value, const ApiLimits& lim
 
 namespace {
 
-// What the request itself does not say about how tokens are drawn says nothing beside a search, whatever the server's
-// defaults are; what it says, the engine refuses where it matters.
+// Beside a search, defaults of how tokens are drawn have no effect, whatever the server's are; what the request itself
+// sets, the engine refuses where it matters.
 void drop_defaults(ApiRequest& request) {
   const SamplingParams off;
   SamplingParams& s = request.sampling;

@@ -1,4 +1,4 @@
-// What a request says about drafts (docs/users/speculation.md).
+// A request's fields for drafts (docs/users/speculation.md).
 #include "base/quoted.h"
 #include "server/fields/read_fields.h"
 #include "spec/drafts.h"

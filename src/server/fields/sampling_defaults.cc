@@ -39,7 +39,7 @@ constexpr ModelKey kFolderKeys[] = {
     {"generation_config.no_repeat_ngram_size", "no_repeat_ngram_size"},
 };
 
-// A number of the file as JSON. What is no number becomes a word that says so, for the reader's sentence.
+// A number of the file as JSON. What is no number becomes a word that names it, for the reader's sentence.
 Json json_of(const MetaValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return Json(*integer);
   if (const auto* large = std::get_if<uint64_t>(&value)) return Json(*large);
@@ -84,7 +84,7 @@ SamplingSource SamplingSources::of(std::string_view name) const {
 
 bool is_sampler_number(const Parameter& p) {
   return samples(p) && p.endpoints == kBoth && (p.type == FieldType::kNumber || p.type == FieldType::kInteger) &&
-         std::string_view(p.name) != "min_tokens";  // it says how long, and belongs to a request's max_tokens
+         std::string_view(p.name) != "min_tokens";  // it is a length, and belongs to a request's max_tokens
 }
 
 Status set_default(SamplingDefaults& defaults, const Parameter& parameter, const Json& value, SamplingSource source) {

@@ -1,5 +1,5 @@
-// SamplingDefaults: how a request is sampled that does not say so itself. Each number comes from the request, else from
-// the operator's flags, else from the model's file, else from ibid; a trace tells from which.
+// SamplingDefaults: how a request is sampled that does not set it itself. Each number comes from the request, else from
+// the operator's flags, else from the model's file, else from ibid; a trace names the source.
 #pragma once
 
 #include <string>
@@ -39,7 +39,7 @@ struct SamplingDefaults {
   SamplingSources sources;
 };
 
-// True of the numbers that say how a token is chosen: they may have a default of the model or of the operator.
+// True of the numbers that control how a token is chosen: they may have a default of the model or of the operator.
 bool is_sampler_number(const Parameter& parameter);
 
 // Checked as a request's field is; the error is the same sentence.

@@ -106,8 +106,8 @@ Result<StreamProtocol::endpoint> tcp_endpoint(const ServerOptions& options) {
   return StreamProtocol::endpoint(tcp::endpoint(address, static_cast<uint16_t>(options.port)));
 }
 
-// What a server that was killed has left there goes; another's stays, be it that it answers, that it is about to (it
-// has the lock beside it), or that it cannot be told whether it does.
+// The socket of a server that was killed is removed; another's stays: one that answers, one that is about to (it has
+// the lock beside it), or one that cannot be tested.
 Result<StreamProtocol::endpoint> unix_endpoint(net::io_context& io, const std::string& path,
                                                std::optional<FileLock>& lock) {
   if (path.size() >= sizeof(sockaddr_un::sun_path))
@@ -353,7 +353,7 @@ void HttpServer::stop() {
   state_->heavy.stop();
   for (std::thread& thread : state_->threads) thread.join();
   state_->threads.clear();
-  // What was still ready to run holds the state that holds it: the end of the waiting for connections, say.
+  // What was still ready to run holds the state that holds it: e.g. the end of the waiting for connections.
   state_->heavy.clear();
   state_->io.restart();
   try {

@@ -145,10 +145,10 @@ void HttpSession::on_bytes(error_code ec, size_t n) {
   if (phase_ == Phase::kClosing) return linger();  // which took it back
   if (phase_ != Phase::kAnswering && phase_ != Phase::kHandling) return;
   if (!ec) return watch();
-  // Many clients close on "[DONE]", and we may hear that before the kernel's word that it took the last bytes. That
-  // they went is said once: another read would wait for its deadline.
+  // Many clients close on "[DONE]", and we may learn that before the kernel reports that it took the last bytes. The
+  // close is reported once: another read would wait for its deadline.
   gone_ = true;
-  if (phase_ == Phase::kHandling) return shared_->service.on_gone();  // whoever has the request passes it over
+  if (phase_ == Phase::kHandling) return shared_->service.on_gone();  // the request is passed over where it waits
   if (!whole_) cut(Abort::kClientGone);
 }
 
@@ -174,7 +174,7 @@ void HttpSession::on_header(error_code ec) {
   chunked_ = parser_->get().version() >= 11;
   if (const std::optional<HeadRefusal> wrong = check_head()) return refuse(wrong->status, wrong->message, wrong->code);
   if (parser_->is_done()) return handle();
-  // Nobody's megabytes are read before the key is known.
+  // A large body is not read before the key is known.
   if (is_large() && !shared_->service.has_key(request_)) {
     return refuse(401, ApiKeys::kWanted, "invalid_api_key");
   }

@@ -5,10 +5,10 @@
 //   idle -> header -> body -> (handling ->) answering -> idle | closing
 // A large body, or one that may want a grammar, is handled on a thread of its own, where tenants take turns, so that
 // reading and tokenising megabytes, or compiling, holds up no other connection. While a request waits to be handled and
-// while its answer grows, a read stays pending that tells us when the client goes (a half-closed socket counts as gone:
+// reading and tokenising megabytes, or compiling, holds up no other connection. While a request waits to be handled and
+// while its answer grows, a read stays pending that reports when the client goes (a half-closed socket counts as gone:
 // what waits is then passed over), and which keeps the first bytes of a pipelined request. Where kMaxPipelined of them
 // are kept, the rest stays with the kernel and we wait for the connection's end alone. One of these two always holds
-// the session.
 #pragma once
 
 #include <atomic>
@@ -124,9 +124,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::ip::address address_;
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<ArrivingBody>> parser_;
-  WebRequest request_;  // what its header said; trailers are no part of it
+  WebRequest request_;  // the contents of its header; trailers are no part of it
   std::optional<WebExchange> exchange_;
-  std::optional<WebExchange> handled_;  // on its way from the other thread; whoever clears is_handled_ has it
+  std::optional<WebExchange> handled_;  // on its way from the other thread; owned by the thread that clears is_handled_
   std::atomic<bool> is_handled_ = false;
   boost::asio::steady_timer timer_;
   std::string out_;
@@ -141,7 +141,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool keep_alive_ = true, head_only_ = false, chunked_ = false, quiet_ = false;
   bool empty_line_taken_ = false;
   bool whole_ = false;              // all of the answer is in out_ or written
-  std::atomic<bool> gone_ = false;  // the client is, as a read has said
+  std::atomic<bool> gone_ = false;  // the client is, as a read has reported
   bool told_ = false;               // some of the answer is written, its status with it
 };
 

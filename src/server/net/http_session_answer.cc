@@ -58,7 +58,7 @@ void HttpSession::handle() {
 void HttpSession::handle_apart(WebRequest given) {
   if (phase_ != Phase::kHandling) return;  // killed while its model was loaded
   if (!watching_ && !gone_) watch();
-  given.is_gone = [this] { return gone_.load(); };  // whoever has the request has us
+  given.is_gone = [this] { return gone_.load(); };  // the request's holder keeps us alive
   const auto [tenant, weight] = shared_->service.turn_of(given);
   shared_->heavy.push(tenant, weight, [self = shared_from_this(), request = std::move(given)]() mutable {
     self->guard_apart([&] {
@@ -96,7 +96,7 @@ void HttpSession::handle_now(WebRequest& request) {
   net::post(stream_.get_executor(), [self = shared_from_this()] { self->guard([&] { self->take_handled(); }); });
 }
 
-// What nobody waits for any more is not begun.
+// A request whose client has gone is not begun.
 bool HttpSession::pass_over(const WebRequest& request) {
   if (!gone_) return false;
   const Abort cause = Abort::kClientGone;
@@ -168,7 +168,7 @@ void HttpSession::write_head(const WebResponse& response, std::optional<size_t> 
   out_ = http_head(response, {.length = length, .chunked = chunked_, .keep_alive = keep_alive_});
 }
 
-// Once in a while: heals a lost wake-up, and tells proxies that a long prefill is no dead connection.
+// Once in a while: heals a lost wake-up, and shows proxies that a long prefill is no dead connection.
 void HttpSession::tick() {
   quiet_ = true;
   timer_.expires_after(kTick);

@@ -31,8 +31,8 @@ int fail(const std::string& sentence, int code) {
 
 // Each source of keys has one at least: one that has none was to protect something.
 Result<ApiKeys> read_keys(const ServerOptions& options) {
-  std::string text;  // the file first, so that a sentence about a line tells the file's
-  // Whoever tries keys here is on this machine, where keys tell tenants apart.
+  std::string text;  // the file first, so that a sentence about a line has the file's number
+  // A client that tries keys here is on this machine, where keys only distinguish tenants.
   const size_t min_len = is_loopback(options.host) ? 1 : ApiKeys::kMinLen;
   if (!options.api_key_file.empty()) {
     std::error_code ignored;
@@ -76,7 +76,7 @@ class Signals {
     sigaddset(&set_, kWake);
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
   }
-  // A wake that nobody waited for any more would end the process once it is let through.
+  // A pending wake would end the process once it is let through.
   ~Signals() {
     sigset_t wake;
     sigemptyset(&wake);
@@ -85,7 +85,7 @@ class Signals {
     sigtimedwait(&wake, nullptr, &now);
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
-  // From any thread that ends before this does: whoever waits in came_within() looks up at once.
+  // From any thread that ends before this does: came_within() returns at once.
   void wake() const { pthread_kill(owner_, kWake); }
   // Whether the server is to end. May return early where it is not. Of the thread that made it.
   bool came_within(int milliseconds, RequestLog& log) {

@@ -24,7 +24,7 @@ Result<std::unique_ptr<ssl::context>> make_tls_context(const ServerOptions& opti
   auto context = std::make_unique<ssl::context>(ssl::context::tls_server);
   SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
   SSL_CTX_set_options(context->native_handle(), SSL_OP_NO_RENEGOTIATION);  // which costs us more than who asks for it
-  SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);    // of connections that say nothing
+  SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);    // of idle connections
   context->use_certificate_chain_file(options.tls_certificate_file, ec);
   if (ec) return wrong_file("certificate", options.tls_certificate_file, ec, "--ssl-cert-file");
   context->use_private_key_file(options.tls_key_file, ssl::context::pem, ec);
@@ -136,7 +136,7 @@ void TlsRelay::within(double seconds, Then then) {
 
 void TlsRelay::read_client() {
   client_.async_read_some(net::buffer(from_client_), [self = shared_from_this()](error_code ec, size_t n) {
-    if (ec) {  // the client has gone, or says that it has said all
+    if (ec) {  // the client has gone, or has closed its side
       error_code ignored;
       self->session_.shutdown(net::socket_base::shutdown_send, ignored);
       return;

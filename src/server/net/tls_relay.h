@@ -19,7 +19,7 @@ class TlsIdentity {
  public:
   // A sentence where the files do not do.
   static Result<std::unique_ptr<TlsIdentity>> open(const ServerOptions& options);
-  // For a new connection; those before keep theirs. Files that do not do are said once, and the last ones that did
+  // For a new connection; those before keep theirs. Files that are invalid are reported once, and the last valid ones
   // hold.
   boost::asio::ssl::context& current(RequestLog& log);
 

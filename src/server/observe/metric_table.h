@@ -39,13 +39,13 @@ struct MetricRow {
   const char* name;       // after "ibid_"; null: others alone have it
   const char* vllm;       // after "vllm:"; null: as here, if there
   const char* llama_cpp;  // after "llamacpp:"; likewise
-  const char* type;       // as Prometheus says: counter, gauge, histogram
+  const char* type;       // in Prometheus' terms: counter, gauge, histogram
   const char* help;
   void (*samples)(const MetricSource& from, Samples& to);
 };
 
 std::span<const MetricRow> metric_table();
-// With its prefix; empty: the row is not told under these names.
+// With its prefix; empty: the row is not exported under these names.
 std::string metric_name(const MetricRow& row, MetricNames names);
 void append_metrics(std::string& out, const MetricSource& from, MetricNames names, std::string_view model);
 // The rows that others have a name for, as a table for the pages.

@@ -18,8 +18,8 @@
 
 namespace ibid {
 
-// Seconds as histograms take them and the request log writes them: whole microseconds, so that whoever adds up the log
-// finds each time in the bucket where the histogram has it.
+// Seconds as histograms take them and the request log writes them: whole microseconds, so that a sum over the log puts
+// each time into the bucket where the histogram has it.
 inline double whole_microseconds(double seconds) { return std::round(seconds * 1e6) / 1e6; }
 
 // Upper bounds of the buckets for the time between two tokens.

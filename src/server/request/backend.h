@@ -1,5 +1,5 @@
 // Backend: what the server needs of an engine and its model. EngineBackend (engine_backend.h) is the real one; tests
-// use a scripted one. All members may be called from any thread unless said otherwise.
+// use a scripted one. All members may be called from any thread unless stated otherwise.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ struct ModelInfo {
   std::string digest;              // hex; short forms of it name the model in answers
   int32_t context_len = 0;         // tokens
   int64_t created = 0;             // seconds since 1970
-  SamplingDefaults sampling = {};  // of requests that do not say
+  SamplingDefaults sampling = {};  // of requests that do not set it
   int32_t width = 0;               // values of a text's vector; 0: it makes none
   Pooling pooling = Pooling::kMean;
   bool is_encoder = false;  // vectors are all that it makes, but for scores

@@ -231,7 +231,7 @@ bool shows_markers(const AnswerParser::Options& options, const Tokenizer& tokeni
 
 namespace {
 
-// What the assistant said last, where that is what the answer stands after.
+// The assistant's last message, if that is what the answer stands after.
 std::string last_words(const ChatPrompt& chat) {
   const Json& last = chat.messages.array()->back();
   const std::string* role = last.find("role")->string();

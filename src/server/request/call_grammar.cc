@@ -60,7 +60,7 @@ Json with_definitions(const Json& schema, const Json& root) {
   return Json(std::move(out));
 }
 
-// What an object says of a member that its properties do not have.
+// The schema that an object has for a member that its properties do not name.
 Json unnamed(const Json& root, const std::string& name) {
   const Json* patterns = root.find("patternProperties");
   for (size_t i = 0; patterns != nullptr && patterns->object() != nullptr && i < patterns->object()->size(); ++i) {
@@ -178,7 +178,7 @@ bool CallGrammar::Arguments::needs(const std::string& name) const {
   return std::ranges::find(required, name) != required.end();
 }
 
-// Of an object whose schema has parts: what all of them say together, for each way to choose among alternatives.
+// Of an object whose schema has parts: the combination of all of them, for each way to choose among alternatives.
 std::vector<CallGrammar::Arguments> CallGrammar::readings(const Json& schema, const Json& root, int depth) const {
   std::vector<Arguments> all(1);
   if (schema.object() == nullptr || depth > kMaxNesting) return all;

@@ -12,7 +12,7 @@ namespace ibid {
 struct EngineParts {
   ModelInfo info;
   std::shared_ptr<const Tokenizer> tokenizer;
-  Result<ChatTemplate> chat_template;  // an error switches off chat alone, and is what chat is told
+  Result<ChatTemplate> chat_template;  // an error switches off chat alone, and is chat's answer
   std::unique_ptr<Engine> engine;
   std::shared_ptr<Recorder> recorder = nullptr;  // that the engine is recorded by; null: it is not
   std::shared_ptr<void> keep;                    // what the engine refers to (model, stream, weights); let go after it

@@ -19,6 +19,6 @@ Result<std::string> answering_name(const std::string& asked, const ModelInfo& mo
 
 // The sentence of that error: which names there are.
 Error no_such_model(std::string_view asked, const ModelInfo& model, const ServerOptions& options);
-Error no_such_model(std::string_view asked);  // the same where a list says them
+Error no_such_model(std::string_view asked);  // the same where a list has them
 
 }  // namespace ibid

@@ -16,7 +16,7 @@ namespace ibid {
 class Backend;
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";    // an address or "localhost"; anything but loopback is said at start
+  std::string host = "127.0.0.1";    // an address or "localhost"; anything but loopback is logged at start
   int port = 8080;                   // 0: any free one
   std::string unix_socket;           // a path to listen at instead of host and port; empty: there
   std::string tls_certificate_file;  // PEM, with its chain; empty: connections are plain
@@ -30,7 +30,7 @@ struct ServerOptions {
   std::vector<std::string> allowed_hosts;  // further names in the Host header that mean this server (host_check.h)
   bool page = true;
   std::vector<std::string> aliases;  // further names of the model
-  std::vector<std::string> tags;     // words that /v1/models tells of it
+  std::vector<std::string> tags;     // words that /v1/models lists for it
   bool list_once = false;            // /v1/models has it under its own name alone, with the others beside
   bool strict_model = false;         // a name that it does not have is a 404
   bool autoload = true;              // of several models: one is loaded for who asks for it, else by /models/load alone
@@ -56,14 +56,14 @@ struct ServerOptions {
   int64_t max_stored_bytes = 32 << 20;     // of answers of /v1/responses that can be asked for again; 0: none are kept
   double max_stored_age = 3600;            // seconds
   int64_t max_grammars_bytes = 256 << 20;  // of compiled grammars, kept ones and those in use
-  bool slots = false;                      // answer /slots, which tells of what others have under way
+  bool slots = false;                      // answer /slots, which shows what others have under way
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
   int send_buffer_bytes = 256 << 10;       // of the socket: what the kernel adds; 0: the system's, to megabytes
   int64_t n_places = 64 + 4096;            // sequences that may run and wait: what tenants share
   int32_t n_slots = 64;                    // of these, that run at once
   double drain_timeout = 30;               // after SIGTERM, until what still runs is cancelled
-  double stall_timeout = 30;               // /health says so when work waits and the engine has not turned for so long
+  double stall_timeout = 30;               // /health reports work that waits while the engine stands still for so long
   ApiLimits api;
 };
 

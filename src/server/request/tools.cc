@@ -70,7 +70,7 @@ Result<std::string> read_function_choice(const Json& value, const std::string& w
   return *name->string();
 }
 
-// A call's arguments as JSON; an object also where a client says nothing of them.
+// A call's arguments as JSON; an object also where a client gives none.
 std::string arguments_text(const Json* arguments) {
   const bool is_nothing =
       arguments == nullptr || arguments->is_null() || (arguments->array() != nullptr && arguments->array()->empty());
@@ -163,7 +163,7 @@ Status read_tool_choice(ApiRequest& request, const Json& value, const ApiLimits&
   return {};
 }
 
-// What the fields say together.
+// Checks the fields in combination.
 Status check_tools(ApiRequest& request) {
   const Json::Array* tools = request.chat.tools.array();
   if (tools == nullptr) {
@@ -205,8 +205,8 @@ const Json* list_at(const Json& schema, const char* key) {
   return value != nullptr && value->array() != nullptr ? value : nullptr;
 }
 
-// Whether an object may be told what it has by `properties` and `required` alone, so that closing it takes no value
-// away but those with names that nobody gave.
+// Whether an object is described by `properties` and `required` alone, so that closing it excludes no values but those
+// with names that were not declared.
 bool may_be_closed(const Json& schema) {
   static const std::set<std::string_view> kPlain = {"type",    "properties", "required", "title",       "description",
                                                     "$schema", "$id",        "$defs",    "definitions", "default",
@@ -314,7 +314,7 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
   size_t i = 0;
   const std::string* role = given.empty() ? nullptr : given[0].find("role")->string();
   if (!has_tools) {
-    // Nothing is told of tools; the calls of the history are still written.
+    // Tools are not described; the calls of the history are still written.
   } else if (role != nullptr && (*role == "system" || *role == "developer")) {
     out.push_back(said_by("system", text_content(given[0]) + "\n\n" + told));
     ++i;

@@ -1,4 +1,4 @@
-// Tools of a request: which may be called, and how a model is told of them whose template knows none.
+// Tools of a request: which may be called, and how they are described to a model whose template knows none.
 #pragma once
 
 #include <memory>

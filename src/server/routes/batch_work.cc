@@ -36,7 +36,7 @@ struct Batches::Work {
   std::string id;
   Batch batch;  // as it was when it was opened
   std::ifstream input;
-  std::vector<bool> is_done;  // of lines, as the files said at the start
+  std::vector<bool> is_done;  // of lines, by the files at the start
   std::unique_ptr<LineFile> answers, errors;
   std::list<Asked> asked;
   std::unordered_set<std::string> names;  // custom_ids so far
@@ -185,7 +185,7 @@ std::unique_ptr<Batches::Work> Batches::open_work(const std::string& id) {
   return work;
 }
 
-// Tells how far it is. True: it is cancelled.
+// Reports the progress. True: it is cancelled.
 bool Batches::count(const Work& work) {
   const std::lock_guard lock(mutex_);
   Batch& batch = batches_.find(work.id)->second;
@@ -266,7 +266,7 @@ bool Batches::ask(Work& work, int64_t number, const std::string& custom_id, cons
     request.as_tenant = work.batch.tenant;
     request.arrived = service_->now();
     if (!service_->choose_model(request)) {
-      // Whoever waited here would collect no answers, and the model that is to make room waits for those.
+      // Waiting here would collect no answers, and the model that is to make room waits for those.
       work.loading = std::make_shared<Loading>();
       work.loading->request = std::move(request);
       service_->post_to_loader(work.loading->request.model_name, work.loading->request.tenant,

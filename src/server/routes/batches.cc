@@ -197,7 +197,7 @@ bool Batches::keep_lines(const Batch& batch, const std::string& file, const char
   const std::string path = path_of(batch.id) + (name == std::string_view("output") ? ".out" : ".err");
   const std::string filename = batch.id + "_" + name + ".jsonl";
   return files_->adopt(file, batch.tenant, filename, path).ok() ||
-         files_->lend(file, batch.tenant, filename, path);  // a full disk, say
+         files_->lend(file, batch.tenant, filename, path);  // e.g. a full disk
 }
 
 // Its lines become files. Again after a process that died in it.

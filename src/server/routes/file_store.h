@@ -4,7 +4,7 @@
 //   DIR/files/ID        the bytes
 //   DIR/files/ID.json   what is known of it, written last and renamed into place: without it there is no file
 //
-// What an earlier process left half made is removed at the start: whoever opens it holds the folder's lock by then
+// What an earlier process left half made is removed at the start: the opener holds the folder's lock by then
 // (batches.h). Files that are whole and cannot be read now stay. Safe from any thread.
 #pragma once
 

@@ -142,7 +142,7 @@ bool Fleet::let_go(std::string_view model, const std::string& tenant, bool is_ad
   return true;
 }
 
-// Whom nobody uses.
+// A model that is no longer in use.
 Fleet::Entry* Fleet::first_unwanted() {
   for (const auto& entry : entries_) {
     if (entry->is_unwanted && entry->backend != nullptr && entry->n_users == 0) return entry.get();
@@ -237,7 +237,7 @@ std::optional<Error> Fleet::known_fault(std::string_view model) {
   return entry->known_fault;
 }
 
-// As whoever asks is told, and remembered if another try would find the same.
+// The error that requests receive; it is remembered if another try would find the same.
 Error Fleet::fault(Entry& entry, const Error& error, const std::string& version) const {
   const Error out =
       unavailable("The model " + in_quotes(entry.model.name) + " cannot be loaded: " + error.message, "model");
@@ -300,13 +300,13 @@ Result<std::shared_ptr<ModelUse>> Fleet::load(std::string_view model, const Flee
   }
 }
 
-// Nobody uses it, and nobody will begin to while this has the lock or the backend is gone.
+// It is not in use, and will not be while this has the lock or the backend is gone.
 void Fleet::unload(Entry& entry, std::unique_lock<std::mutex>& lock) {
   if (entry.backend == nullptr) return;
   std::unique_ptr<Backend> gone = std::move(entry.backend);
   entry.service->drop_backend();
   add_stats(counters_of(gone->stats()), entry.past);
-  lock.unlock();  // its engine's thread tells the service what ends
+  lock.unlock();  // its engine's thread reports to the service what ends
   gone->stop();
   gone.reset();
   lock.lock();

@@ -1,18 +1,18 @@
 // Fleet: the models of one server, by name. Each has a Service of its own, over an engine that is loaded when a request
-// first wants it; where all do not fit into memory, the one that was used least recently makes room. What users share
+// first needs it; if all do not fit into memory, the one that was used least recently makes room. What users share
 // (keys, quotas, budgets, metrics, stored responses) is the front Service's.
 //
-// Who has a ModelUse has its model: one in use is never unloaded. A model is loaded with all that it will ever hold
+// A holder of a ModelUse has its model: one in use is never unloaded. A model is loaded with all that it will ever hold
 // (its weights, its keys and values), and its bytes count until it is unloaded, so that all loaded ones together stay
 // within the memory.
 //
 // Loads happen one at a time, on a thread of the fleet: tenants take turns, and each tenant's loads come in the order
 // in which they are first asked for. All that wait for a model when it is loaded are taken with the first of them.
-// Where those that are loaded are all in use, the least recently used one is told to leave: it gets no new requests,
-// and those that want it wait their turn after the load that it makes room for. So neither loses a request, and no
-// stream of requests keeps a model out for ever.
+// If all loaded models are in use, the least recently used one is marked as leaving: it gets no new requests, and
+// requests for it wait their turn after the load that it makes room for. So neither loses a request, and no stream of
+// requests keeps a model out for ever.
 //
-// Nobody leaves before the file of the model that wants the room has been looked at: what could not be loaded beside
+// None leaves before the file of the model that needs the room has been looked at: what could not be loaded beside
 // nothing is refused, and remembered until the file changes.
 #pragma once
 
@@ -62,7 +62,7 @@ class Fleet {
  public:
   // `front` outlives the fleet. Its memory is for all models together; 0: no bound but what loading itself finds.
   Fleet(FleetOptions options, Service& front);
-  ~Fleet();  // nobody has a ModelUse any more
+  ~Fleet();  // no ModelUse is left
 
   // The model that answers to a name, in all forms of it ("x:latest" is x); no name is the first model's. Empty: none.
   std::string model_for(std::string_view name) const;
@@ -75,13 +75,13 @@ class Fleet {
   ModelInfo info(std::string_view model) const;
   // Why a model that is not loaded cannot be, where that is known and its file is still the same. Reads no file.
   std::optional<Error> known_fault(std::string_view model);
-  // A model that somebody uses is unloaded when nobody does any more, unless another asks for it before. False:
+  // A model in use is unloaded when its last use ends, unless another request asks for it before. False:
   // it stays, because others than the tenant have used it since it was loaded; `is_admin` overrules that. From any
   // thread; never waits.
   bool let_go(std::string_view model, const std::string& tenant, bool is_admin);
   // On the fleet's thread, in the tenant's turn: work that begins with load(model).
   void post(std::string model, std::string tenant, std::function<void()> work);
-  // A client has gone: whoever waits for its model looks again whether anybody wants it.
+  // A client has gone: requests that wait for its model check again whether it is still needed.
   void on_gone();
   // From now on load() gives an error where it would have to load, so that all work ends soon.
   void stop();

@@ -1,4 +1,4 @@
-// The page's files, made of src/server/page by bundle_page.py and built into the binary; module.cmake says how.
+// The page's files, made from src/server/page by bundle_page.py and built into the binary by module.cmake.
 #pragma once
 
 #include <span>

@@ -40,7 +40,7 @@ Result<const std::string*> read_text(const Json& body, const char* name) {
   return value->string();
 }
 
-// As chat reads it, so that what is told of it is what chat would answer to, and what chat refuses is refused.
+// As chat reads it, so that the result is about what chat would answer to, and what chat refuses is refused.
 Result<ApiRequest> read_conversation(const Json& body, const Backend& backend, const ServerOptions& options,
                                      const ApiDialect& dialect) {
   ApiLimits limits = options.api;
@@ -222,7 +222,7 @@ WebResponse Service::tokenize(const WebRequest& request, WebExchange& exchange) 
     ASSIGN_OR_RETURN(const bool with_pieces, read_flag(body, "with_pieces", false));
     ASSIGN_OR_RETURN(const bool parse_special, read_flag(body, "parse_special", true));
     TRY(read_flag(body, "add_generation_prompt", true));  // of messages, and wrong beside a text too
-    // llama.cpp says "content" and adds nothing by itself; vLLM says "prompt" and adds what the model wants.
+    // llama.cpp names it "content" and adds nothing by itself; vLLM names it "prompt" and adds what the model needs.
     ASSIGN_OR_RETURN(const bool add_to_content, read_flag(body, "add_special", false));
     ASSIGN_OR_RETURN(const bool add_to_prompt, read_flag(body, "add_special_tokens", true));
     ASSIGN_OR_RETURN(const std::string* content, read_text(body, "content"));

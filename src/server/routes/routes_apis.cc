@@ -233,7 +233,7 @@ WebResponse Service::props(const WebRequest&, WebExchange&) {
   return response;
 }
 
-// How many are under way, and nothing of whose they are or what they say.
+// How many are under way, and nothing of whose they are or what they contain.
 WebResponse Service::slots(const WebRequest&, WebExchange&) {
   if (!options_.slots)
     return error_response({501, "This server does not tell of its slots; --slots lets it.", "", "not_supported"});

@@ -70,7 +70,7 @@ const std::string* Service::model_of_instances(const Json& body) {
   return text_at(instances->array()->front(), "model");
 }
 
-// What is wrong with the request as a whole refuses it; what a route says to an instance stands in that one's place.
+// An error of the request as a whole refuses it; a route's error for an instance stands in that one's place.
 WebResponse Service::predict(const WebRequest& request, WebExchange& exchange, const std::function<void()>& wake) {
   std::vector<Instance> instances;
   const auto read = [&]() -> Status {

@@ -109,7 +109,7 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
     response.headers.emplace_back("X-Request-Id", exchange.request_id);
     add_cors(request, response);
     exchange.response = std::move(response);
-  } catch (...) {  // no memory, say: the engine has it, and nobody will ask for its answer
+  } catch (...) {  // e.g. no memory: the engine has it, and its answer will not be asked for
     if (exchange.generation) abandon(*exchange.generation);
     for (WebExchange& instance : exchange.instances) finish(instance, &kNoMemory);
     quotas_.leave(exchange.tenant, exchange.n_sequences, now());
@@ -178,7 +178,7 @@ void Service::cancel(WebExchange& exchange) {
   for (const RequestId id : exchange.generation->info().requests) cancel(id);
 }
 
-// Giving up must not fail for want of memory: nobody else would free these blocks.
+// Giving up must not fail for want of memory: these blocks would never be freed.
 void Service::cancel(RequestId id) {
   insist([&] { backend_.load()->cancel(id); });
 }

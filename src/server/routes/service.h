@@ -64,7 +64,7 @@ class Service {
 
   // The model is there. `backend` outlives the service's use of it; start()s it.
   void set_backend(Backend* backend);
-  void drop_backend() { backend_ = nullptr; }     // nobody uses it any more
+  void drop_backend() { backend_ = nullptr; }     // it is not in use any more
   std::vector<std::string> capabilities() const;  // of the model, as Ollama names them
   void set_draining();
   bool draining() const { return draining_; }
@@ -251,7 +251,7 @@ class Service {
   FimTokens fim_;  // of the backend's model
   LiveView live_;
   Batches* batches_ = nullptr;   // null: none are served
-  SpanSender* spans_ = nullptr;  // null: nobody wants any
+  SpanSender* spans_ = nullptr;  // null: none are sent
   std::atomic<Backend*> backend_ = nullptr;
   std::atomic<Fleet*> fleet_ = nullptr;  // null: there is one model
   bool is_of_fleet_ = false;             // it serves one of several, which may be unloaded

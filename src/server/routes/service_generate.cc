@@ -27,7 +27,7 @@ ApiError too_long(int64_t n_tokens, const ModelInfo& model, std::string field, b
                                      " and exceeds the available context size, of which the answer wants one at least.",
                  std::move(field), "context_length_exceeded"};
   error.n_prompt_tokens = n_tokens;
-  error.n_ctx = n_tokens > context_len ? context_len : context_len - 1;  // the answer wants one at least
+  error.n_ctx = n_tokens > context_len ? context_len : context_len - 1;  // the answer needs one at least
   if (n_tokens < model.trained_context_len) {
     error.hint = "The model itself reads up to " + std::to_string(model.trained_context_len) +
                  " tokens: ibid serve --ctx N gives so many, where memory allows it.";
@@ -140,7 +140,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   return response;
 }
 
-// What the body says, for a model that is there and of a kind that can.
+// Reads the body, for a model that is there and of a kind that can serve it.
 Status Service::read(const WebRequest& request, WebExchange& exchange, Asked& asked) {
   const Backend& backend = *backend_.load();
   const ModelInfo& model = backend.model();
@@ -298,7 +298,7 @@ std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes, c
                   "memory_full", 1};
 }
 
-// An answer that was made at once: whoever reads slowly holds it for long, and however many ask at the same time.
+// An answer that was made at once: a slow reader holds it for long, and however many ask at the same time.
 WebResponse Service::counted(WebResponse response, WebExchange& exchange) {
   constexpr int64_t kUncounted = 64 << 10;  // about what a connection may hold by itself
   const auto bytes = static_cast<int64_t>(response.body.capacity());

@@ -120,7 +120,7 @@ std::string model_named_in(const WebRequest& request, const Json& body, const st
 
 }  // namespace
 
-// What the route will find wrong, as far as that needs no model: nobody is unloaded for a request that is refused.
+// The faults that the route will find, as far as that needs no model: none is unloaded for a request that is refused.
 std::optional<ApiError> Service::fault_in_body(const WebRequest& request, const WebExchange& exchange,
                                                const Route& route, Json body, const ModelInfo& model) {
   int64_t n_sequences = 1;
@@ -218,7 +218,7 @@ void Service::wait_for_model(WebRequest& request) {
   }
 }
 
-// llama.cpp's: who comes here has its model loaded, or has told it to go.
+// llama.cpp's: loads the requested model, or lets it go.
 WebResponse Service::change_model(const WebRequest& request, WebExchange&) {
   WebResponse response;
   if (fleet_ == nullptr && !is_of_fleet_) {

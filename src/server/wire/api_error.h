@@ -1,5 +1,5 @@
-// ApiError: what a client is told when a request is refused, in OpenAI's form. The message is a sentence that names the
-// field and what would be right; it never holds addresses, paths, or anything of another request.
+// ApiError: what a client receives when a request is refused, in OpenAI's form. The message is a sentence that names
+// the field and valid values; it never holds addresses, paths, or anything of another request.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct ApiError {
   std::string param;      // the field at fault; empty: null
   std::string code;       // one of a fixed set of words; empty: null
   int retry_after_s = 0;  // > 0: a Retry-After header
-  // context_length_exceeded: what there was, and what fits; 0: not said
+  // context_length_exceeded: what there was, and what fits; 0: not stated
   int64_t n_prompt_tokens = 0, n_ctx = 0;
   std::string hint = {};  // after the message in each API's words: what would help; empty: nothing would
 
@@ -28,7 +28,7 @@ struct ApiError {
 // {"error": {"message", "type", "param", "code"}}; the type follows from the status, and of a prompt that is too long
 // it is llama.cpp's, with its n_prompt_tokens and n_ctx beside (OpenAI's clients know it by its code).
 std::string error_json(const ApiError& error);
-// The whole answer: status, body, and the headers that a client wants with it.
+// The whole answer: status, body, and the headers that a client needs with it.
 WebResponse error_response(const ApiError& error);
 
 // context_length_exceeded, in the words by which clients of the API know it: they then compact the conversation.

@@ -1,5 +1,5 @@
-// Whether a body is JSON in UTF-8 by what its headers say. Clients send JSON under all kinds of types (curl: that of
-// forms), so that only what says that it is something else is refused.
+// Whether a body is JSON in UTF-8 by its headers. Clients send JSON under all kinds of types (curl: that of forms), so
+// only a type that states another format is refused.
 #pragma once
 
 #include <optional>

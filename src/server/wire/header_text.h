@@ -1,5 +1,5 @@
 // The values of headers, as RFC 9110 spells them: blanks around a value are none of it (5.5), and in most of them the
-// case of letters says nothing.
+// case of letters has no meaning.
 #pragma once
 
 #include <algorithm>

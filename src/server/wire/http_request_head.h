@@ -1,5 +1,5 @@
-// What a request's head must say beyond what Beast's parser asks of it, so that no two readers of the same bytes (a
-// proxy and this server) see two requests: where the body ends (RFC 9112, 6), and what is asked for (3.2).
+// Checks of a request's head beyond what Beast's parser asks of it, so that no two readers of the same bytes (a proxy
+// and this server) see two requests: where the body ends (RFC 9112, 6), and what is asked for (3.2).
 #pragma once
 
 #include <optional>

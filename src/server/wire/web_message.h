@@ -25,11 +25,11 @@ struct WebRequest {
   std::optional<std::string> as_tenant = {};  // of the server's own: not from a socket, and needs no key
   std::string model_name = {};
   std::shared_ptr<ModelUse> model = nullptr;
-  bool lets_model_go = false;  // unloaded after this request, if nobody else uses it then (Ollama's keep_alive: 0)
+  bool lets_model_go = false;  // unloaded after this request, if nothing else uses it then (Ollama's keep_alive: 0)
   std::shared_ptr<const ApiError> refusal = nullptr;
   std::shared_ptr<const WebResponse> answer = nullptr;  // that needs no model
   std::string tenant = {};                              // whose the model is asked for
-  std::function<bool()> is_gone = {};                   // whether nobody waits for the answer; null: somebody does
+  std::function<bool()> is_gone = {};                   // whether the client has gone; null: it has not
 
   std::string_view header(std::string_view name) const {
     for (const auto& [key, value] : headers) {
@@ -50,7 +50,7 @@ struct WebResponse {
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;
   bool close = false;                     // end the connection after this
-  std::shared_ptr<const ApiError> error;  // that the body tells of, if it is a refusal
+  std::shared_ptr<const ApiError> error;  // that the body describes, if it is a refusal
 };
 
 }  // namespace ibid
