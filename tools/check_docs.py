@@ -223,8 +223,9 @@ SAID_RIGHT = re.compile(
 WORDLESS = re.compile(r"generated|_tables?\.cc$|_data\.cc$|corpus|golden|/data/|tools/suites|tests/scenario|check_docs\.py$")
 
 
-# In comments of src, but for its tests.
-PERSONS = re.compile(r"//.*?(?<![A-Za-z\"`])(told|tells?|says?|said|whoever|nobody|wants)(?![A-Za-z\"`])", re.I)
+# Words for people, of code: in comments and texts of src, but for its tests.
+PERSONS = re.compile(r"(?<![A-Za-z_\"`])(told|tells?|says?|said|whoever|nobody|wants|would do)(?![A-Za-z_\"`])", re.I)
+TEXTS = re.compile(r'"(?:\\.|[^"\\])*"|//.*')
 
 
 def wrong_persons():
@@ -232,8 +233,10 @@ def wrong_persons():
         if path.suffix not in {".h", ".cc", ".inl"} or path.stem.endswith("_test"):
             continue
         for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if found := PERSONS.search(line):
-                yield f"{path.relative_to(ROOT)}:{n}: '{found[1]}' in a comment: states, contains, returns, reports, needs, no one"
+            for text in TEXTS.findall(line):
+                if found := PERSONS.search(text):
+                    yield (f"{path.relative_to(ROOT)}:{n}: '{found[1]}': states, contains, returns, reports, needs, no one; "
+                           "an error is \"X; expected A or B\"")
 
 
 def wrong_words():

@@ -1,5 +1,5 @@
 // insist(step): for steps that end something, a request or a server, and must not fail for lack of memory: no other
-// code would do it later, and ending something frees memory. From any thread; retries for at most a second, then gives
+// code does it later, and ending something frees memory. From any thread; retries for at most a second, then gives
 // up.
 #pragma once
 

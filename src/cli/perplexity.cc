@@ -247,7 +247,7 @@ int perplexity(const PerplexityOptions& options) {
                                     windows.size(), context_len, stride)
                             .c_str());
   if (static_cast<size_t>(n) < n_all)
-    std::printf("%s\n", fmt::format("{} of the text's {} tokens are left out, as -n says",
+    std::printf("%s\n", fmt::format("{} of the text's {} tokens are left out because of -n",
                                     n_all - static_cast<size_t>(n), n_all)
                             .c_str());
   return kOk;

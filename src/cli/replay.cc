@@ -35,7 +35,7 @@ Status make_with_model(const ReplayOptions& options, Replay& replay, Parts& part
   }
   if (head.disk.image_bytes > 0) {
     return invalid(
-        "The record is of an engine with a disk tier: it says which blocks came from there, and not their keys and "
+        "The record is of an engine with a disk tier: it has which blocks came from there, but not their keys and "
         "values, which tokens would be computed from. Without --model its scheduling runs again.");
   }
   if (head.arithmetic != arithmetic_id()) {
@@ -97,10 +97,10 @@ Result<int> run(const ReplayOptions& options) {
   std::fprintf(stderr, "%s\n",
                fmt::format("replayed {} in {:.3f} s: every step is the same ({})",
                            options.with_model ? "with the model" : "without a model", seconds,
-                           !options.with_model  ? "batches and blocks; tokens were told"
+                           !options.with_model  ? "batches and blocks; tokens came from the record"
                            : result.n_told == 0 ? "batches, blocks, tokens"
                                                 : fmt::format("batches, blocks, tokens; {} of these depend on their "
-                                                              "drafts (speculation.verifier) and were told",
+                                                              "drafts (speculation.verifier) and came from the record",
                                                               result.n_told))
                    .c_str());
   return int{kOk};

@@ -148,7 +148,7 @@ int run(const RunOptions& given) {
           chat.n_messages() > 0 ? fmt::format(", {} messages of before", chat.n_messages()) : std::string();
       std::fprintf(
           stderr, "%s\n",
-          wrapped(harmless(banner) + before + ". /help says what can be typed.", columns_of(STDERR_FILENO)).c_str());
+          wrapped(harmless(banner) + before + ". /help lists the commands.", columns_of(STDERR_FILENO)).c_str());
     }
     session.converse();
     return kOk;

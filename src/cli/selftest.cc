@@ -192,7 +192,7 @@ const std::vector<Point>& points() {
       {"[c]", "latent attention caches d_c + d_r elements a token and layer", latent_cache_is_one_vector_a_token},
       {"[d]", "rejection accepts as many of 100,000 drafts as the laws overlap, within 1 %",
        [] { return verdict(accepts_as_often_as_laws_overlap()); }},
-      {"[e]", "what rejection says has the target's law: total variation below 0.01",
+      {"[e]", "what rejection draws has the target's law: total variation below 0.01",
        [] { return verdict(draws_the_targets_law()); }},
       {"[f]", "forks share blocks and copy them on write", forks_share_and_part},
       {" 1.", "prefill and decode are the same arithmetic over the same tokens", tables_agree_for_every_head_layout},

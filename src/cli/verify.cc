@@ -36,7 +36,7 @@ int verify(const PullOptions& options) {
   }
   if (kept != found) {
     return fail(invalid(*path + " was " + kept.hex() +
-                        " when it was read first, and nothing says that it was written "
+                        " when it was read first, and there is no sign that it was written "
                         "since: what it lies on is failing. Fetch it again."));
   }
   ThreadTeam team(usable_cores());

@@ -81,7 +81,7 @@ class Engine {
   // When a step that is under way last got on, on steady_clock(); between steps, when the last one did. From any
   // thread.
   double last_beat() const { return worker_->last_beat(); }
-  // A step without requests would do something for later ones.
+  // A step without requests has work for later ones.
   bool has_idle_work() const { return n_brought_ < n_to_bring_ || has_memory_to_take_; }
   // Who was in the last step, in the order of the batch; valid until the next one.
   const std::vector<StepShare>& last_step() const { return notes_.shares(); }

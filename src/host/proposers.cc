@@ -132,7 +132,7 @@ Result<std::vector<int32_t>> find_skipped(const std::string& name, const Loaded&
   if (model_digest(*out.file).hex() != kOwnLayersTarget) {
     return unsupported(
         "Which layers this model can do without is not known here, as it is of the default one: `ibid spec "
-        "find-layers` tells, and skip:LAYERS takes them.",
+        "find-layers` finds them, and skip:LAYERS takes them.",
         "--spec");
   }
   return read_layers(kOwnLayersFound);

@@ -202,7 +202,7 @@ Status validate(const ModelConfig& config) {
   TRY(in_range("number of layers", config.n_layers, kMaxLayers));
   TRY(in_range("width", config.width, kMaxWidth));
   if (static_cast<int64_t>(config.layers.size()) != config.n_layers) {
-    return invalid("the model describes " + std::to_string(config.layers.size()) + " layers but says that it has " +
+    return invalid("the model describes " + std::to_string(config.layers.size()) + " layers but states that it has " +
                    std::to_string(config.n_layers));
   }
   for (size_t l = 0; l < config.layers.size(); ++l) {

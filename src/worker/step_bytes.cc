@@ -201,7 +201,7 @@ Result<ReadStep> ReadStep::read(std::span<const std::byte> bytes, const StepLimi
   const StateCopy* state_copies = nullptr;
   take(state_copies, static_cast<size_t>(h.n_state_copies));
   if (has_batch) each_array(h, step.batch_, take);
-  if (!is_whole || rest.size() >= 4) return bad("they are not as long as they say");
+  if (!is_whole || rest.size() >= 4) return bad("they are not as long as their header states");
   step.has_batch_ = has_batch;
   step.work_ = {.copies = {copies, static_cast<size_t>(h.n_copies)},
                 .state_copies = {state_copies, static_cast<size_t>(h.n_state_copies)},

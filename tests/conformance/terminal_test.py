@@ -165,7 +165,7 @@ def test_commands():
         t.say("/set allowed-token-ids [66]")
         assert "BBBB" in t.say("three")
         assert "temperature must be a number from 0 to 100" in t.say("/set temp hot")
-        assert "is nothing that /set knows" in t.say("/set n 5")
+        assert "is unknown to /set" in t.say("/set n 5")
         assert "BBBB" in t.say("four")  # what was wrong changed nothing
         assert "there is no parameter" not in t.say("/set allowed_token_ids null")
         t.say(f"/save {file}")
@@ -361,7 +361,7 @@ def test_what_is_no_command_is_told_or_asked():
         t.say(" /help is a question")
         t.say("/ is the root?")
         assert questions(t, folder) == ["/etc/hosts is what?", " /help is a question", "/ is the root?"]
-        assert "forget what was said" in t.say("/help")
+        assert "forget the conversation" in t.say("/help")
         t.key("/quit \n")  # as Tab completes it
         assert t.end() == 0
 

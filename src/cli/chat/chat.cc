@@ -135,7 +135,7 @@ Status Chat::set(const std::string& typed, const std::string& value) {
   }
   const Parameter* p = chat_field(name);
   if (p == nullptr || !is_settable(*p))
-    return invalid(in_quotes(typed) + " is nothing that /set knows; Tab after it says what there is.");
+    return invalid(in_quotes(typed) + " is unknown to /set; Tab after it lists the names.");
   Json::Object before = fields_;
   std::erase_if(fields_, [&](const Json::Member& member) {
     const Parameter* other = chat_field(member.first);

@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* kHelp =
     "/help             this\n"
-    "/clear            forget what was said\n"
-    "/system TEXT      set the system message and forget what was said\n"
+    "/clear            forget the conversation\n"
+    "/system TEXT      set the system message and forget the conversation\n"
     "/regen            answer the last question again, with the next seed\n"
     "/edit [TEXT]      ask the last question in another way\n"
     "/set              what is set\n"
@@ -210,11 +210,11 @@ bool ChatSession::answer_calls(const std::vector<AnswerCall>& calls) {
 Status ChatSession::command(const std::string& line, std::string& draft) {
   const std::string word = line.substr(0, line.find_first_of(" \n"));
   const std::string rest = line.size() > word.size() ? line.substr(word.size() + 1) : "";
-  if (word == "/clear") return chat_.clear(), said("What was said is forgotten.");
+  if (word == "/clear") return chat_.clear(), said("The conversation is forgotten.");
   if (word == "/system") {
     chat_.set_system(rest);
-    return said(rest.empty() ? "There is no system message; what was said is forgotten."
-                             : "The system message is set; what was said is forgotten.");
+    return said(rest.empty() ? "There is no system message; the conversation is forgotten."
+                             : "The system message is set; the conversation is forgotten.");
   }
   if (word == "/stats") {
     options_.stats = !options_.stats;
@@ -225,12 +225,12 @@ Status ChatSession::command(const std::string& line, std::string& draft) {
   if (word == "/set") {
     const size_t blank = rest.find(' ');
     if (rest.empty()) return list_fields(), Status{};
-    if (blank == std::string::npos) return invalid("/set wants a name and a value: /set temp 0.2");
+    if (blank == std::string::npos) return invalid("/set needs a name and a value: /set temp 0.2");
     return set(rest.substr(0, blank), rest.substr(blank + 1));
   }
   if (word == "/save" || word == "/load") {
     const std::string& file = rest.empty() ? options_.history : rest;
-    if (file.empty()) return invalid(word + " wants the name of a file.");
+    if (file.empty()) return invalid(word + " needs the name of a file.");
     TRY(word == "/save" ? chat_.save(file) : chat_.load(file));
     return said(fmt::format("{} messages are {} {}.", chat_.n_messages(), word == "/save" ? "in" : "here, from",
                             in_quotes(file)));

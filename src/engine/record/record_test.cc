@@ -568,7 +568,7 @@ TEST(Record, TokensOfNoVocabularyAreRefused) {
                       .value();
     const auto ran = replay->run(*engine, nullptr);
     ASSERT_FALSE(ran.ok()) << wrong;
-    EXPECT_NE(ran.error().message.find("tells of token " + std::to_string(wrong)), std::string::npos);
+    EXPECT_NE(ran.error().message.find("has token " + std::to_string(wrong)), std::string::npos);
   }
 }
 

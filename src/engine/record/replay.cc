@@ -53,7 +53,7 @@ std::string listed(const std::vector<ShareOutcome>& shares) {
   std::string out;
   for (size_t i = 0; i < std::min(shares.size(), kMost); ++i) out += (i > 0 ? ", " : "") + named(shares[i]);
   if (shares.size() > kMost) out += " and " + std::to_string(shares.size() - kMost) + " more";
-  return out.empty() ? "nobody" : out;
+  return out.empty() ? "none" : out;
 }
 
 bool is_same(const SearchTurn& a, const SearchTurn& b) {
@@ -171,7 +171,7 @@ class Replay::Told final : public ToldDraws {
   Result<TokenRecord> next(const StepPlan& plan, size_t share) override {
     const ShareOutcome* was = outcome(plan, share);
     const size_t end = was == nullptr ? 0 : share + 1 < next_.size() ? begin_of(share + 1) : step_->tokens.size();
-    if (was == nullptr || next_[share] >= end) return invalid("The record tells no token here.");
+    if (was == nullptr || next_[share] >= end) return invalid("The record has no token here.");
     TokenRecord record;
     record.chosen.token = step_->tokens[next_[share]++];
     record.position = plan.shares[share].sequence->n_tokens();
@@ -246,7 +246,7 @@ Result<std::unique_ptr<Replay>> Replay::open(const std::string& path) {
   std::unique_ptr<Replay> replay(new Replay(std::move(file)));
   ASSIGN_OR_RETURN(const std::unique_ptr<Event> first, replay->file_.next());
   if (!first || first->kind != EventKind::kHead)
-    return invalid("The record " + path + " does not say what engine it is of; it is " +
+    return invalid("The record " + path + " does not state what engine it is of; it is " +
                        (first ? "no record of ibid serve" : replay->file_.how_it_ended()) + ".",
                    path);
   replay->head_ = std::move(first->head);
@@ -333,7 +333,8 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
     if (event->kind == EventKind::kHead) return invalid("The record has a second head; it is no record of one engine.");
     ++n_events;
     clock_.give(std::move(event->readings));
-    if (disk_ == nullptr && !event->disk.empty()) return invalid("The record tells of a disk that its head does not.");
+    if (disk_ == nullptr && !event->disk.empty())
+      return invalid("The record has answers of a disk that its head does not have.");
     if (disk_ != nullptr) disk_->give(std::move(event->disk));
     if (event->kind == EventKind::kEnd) break;
     std::vector<TokenId> tokens = event->step.tokens;
@@ -343,7 +344,7 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
     }
     for (const TokenId token : tokens) {
       if (raw(token) >= 0 && raw(token) < engine.facts().vocab_size) continue;
-      return invalid("The record tells of token " + std::to_string(raw(token)) + ", and the model has " +
+      return invalid("The record has token " + std::to_string(raw(token)) + ", and the model has " +
                      std::to_string(engine.facts().vocab_size) + "; it is no record of this model.");
     }
     const bool is_step = event->kind == EventKind::kStep;

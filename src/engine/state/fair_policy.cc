@@ -37,7 +37,7 @@ void FairPolicy::meet(const Request& request) { flows_.try_emplace(request.tenan
 
 void FairPolicy::queued(Sequence& s) {
   const auto it = flows_.find(s.request->tenant);
-  CHECK(it != flows_.end(), "a sequence of a tenant that nobody has met");
+  CHECK(it != flows_.end(), "a sequence of an unknown tenant");
   Flow& flow = it->second;
   flow.weight = static_cast<double>(s.request->weight);
   if (flow.n_sequences++ == 0) flow.tag = std::max(flow.tag, now_);

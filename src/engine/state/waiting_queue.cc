@@ -21,7 +21,7 @@ void WaitingQueue::push(Sequence& s) {
 
 void WaitingQueue::remove(Sequence& s) {
   const auto at = place_of(s);
-  CHECK(at != items_.end() && *at == &s, "a sequence is not where its key says");
+  CHECK(at != items_.end() && *at == &s, "a sequence is not where its key puts it");
   items_.erase(at);
 }
 

@@ -43,7 +43,7 @@ void Settler::take_row(const Share& share, ShareResult& result, double now) {
   ++group.n_turns;
   if (result.is_told) {
     if (!is_possible(result.told_turn, group))
-      return fail_search(s, invalid("The record does not say how it goes on."), now);
+      return fail_search(s, invalid("The record does not have how it goes on."), now);
     group.children = result.told_turn->children;
     if (group.children.empty()) return end_told_search(group, result.told_turn->ends, now);
   } else {

@@ -69,7 +69,7 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
 
 Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most) {
   if (config.n_mtp_layers >= 0 && config.n_mtp_layers <= std::max<int64_t>(0, most)) return {};
-  return invalid("the model says that " + std::to_string(config.n_mtp_layers) +
+  return invalid("the model states that " + std::to_string(config.n_mtp_layers) +
                      " of its layers draft further tokens; expected 0 to " + std::to_string(most),
                  key);
 }

@@ -102,7 +102,7 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
   config.vocab_size = embedding->view.dim[0];
   ASSIGN_OR_RETURN(int64_t said, file.meta_int(arch + "vocab_size", config.vocab_size));
   if (said != config.vocab_size) {
-    return invalid("the model says that it has " + std::to_string(said) + " tokens but embeds " +
+    return invalid("the model states that it has " + std::to_string(said) + " tokens but embeds " +
                        std::to_string(config.vocab_size),
                    arch + "vocab_size");
   }

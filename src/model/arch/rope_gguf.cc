@@ -44,7 +44,7 @@ Status read_kind(const ModelFile& file, const std::string& keys, RopeConfig& rop
   ASSIGN_OR_RETURN(rope.factor, file.meta_float(factor_key, 1.0));
   ASSIGN_OR_RETURN(rope.scaling, scaling_kind(file, keys + "scaling.type", rope.factor != 1.0));
   if (rope.scaling == RopeScaling::kNone && rope.factor != 1.0) {
-    return invalid("the model says that it does not scale RoPE but gives a factor of " + std::to_string(rope.factor),
+    return invalid("the model states that it does not scale RoPE but gives a factor of " + std::to_string(rope.factor),
                    factor_key);
   }
   const bool needs_factor = rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kYarn;
@@ -113,7 +113,7 @@ Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& conf
   // Converters write longrope's factors without naming the kind in scaling.type.
   if (has_longrope && rope.scaling == RopeScaling::kNone) rope.scaling = RopeScaling::kLongrope;
   if (has_longrope && rope.scaling != RopeScaling::kLongrope) {
-    return invalid("the model has longrope factors but says that its RoPE scaling is " +
+    return invalid("the model has longrope factors but states that its RoPE scaling is " +
                        std::string(rope_scaling_name(rope.scaling)),
                    scaling_keys + "type");
   }

@@ -33,7 +33,7 @@ class ApiKeys {
   // lines: weight=3 sequences=16 tokens-per-minute=60000 queue-share=0.5 max-wait=30
   // admin=yes
   static constexpr size_t kMinLen = 8;  // where other machines can try keys
-  static constexpr char kWanted[] = "This server wants an API key, as \"Authorization: Bearer KEY\".";
+  static constexpr char kWanted[] = "This server needs an API key, as \"Authorization: Bearer KEY\".";
   // Whether there is a line that is neither blank nor skipped.
   static bool has_lines(std::string_view text);
   static Result<ApiKeys> parse(std::string_view text, size_t min_len = kMinLen);

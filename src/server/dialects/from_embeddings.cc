@@ -28,7 +28,7 @@ Status read_bytes_form(const Json& body, EmbeddingFields& out) {
     out.values = found->second;
     if (out.values != Values::kF32 && !out.base64) {
       return unsupported("embed_dtype is " + in_quotes(*type->string(), 16) +
-                             " and the vectors are numbers in JSON; encoding_format base64 would do.",
+                             " and the vectors are numbers in JSON; expected encoding_format base64.",
                          "embed_dtype");
     }
   }
@@ -37,7 +37,7 @@ Status read_bytes_form(const Json& body, EmbeddingFields& out) {
       return wrong_value("endianness", "\"native\", \"little\" or \"big\"", *order);
     out.is_big_endian = *order->string() == "big";
     if (out.is_big_endian && !out.base64) {
-      return unsupported("endianness is \"big\" and the vectors are numbers in JSON; encoding_format base64 would do.",
+      return unsupported("endianness is \"big\" and the vectors are numbers in JSON; expected encoding_format base64.",
                          "endianness");
     }
   }
@@ -89,7 +89,7 @@ Status read_task(const Json& body, const ModelInfo& model, EmbeddingFields& out)
     if (task == "token_embed") out.pooling = Pooling::kEach;
     if (task == "embed" && out.pooling == Pooling::kEach)
       return invalid(
-          "Unsupported task: 'embed' wants one vector of a text, and pooling is none; mean, last or cls would do.",
+          "Unsupported task: 'embed' needs one vector of a text, and pooling is none; expected mean, last or cls.",
           "task");
     return {};
   }
@@ -98,7 +98,7 @@ Status read_task(const Json& body, const ModelInfo& model, EmbeddingFields& out)
                        "task");
   }
   if (model.n_labels != 1) {
-    return unsupported("Unsupported task: 'classify' wants a model with a head of one label, and this one has " +
+    return unsupported("Unsupported task: 'classify' needs a model with a head of one label, and this one has " +
                            (model.n_labels == 0 ? std::string("none.") : std::to_string(model.n_labels) + "."),
                        "task");
   }
@@ -116,7 +116,8 @@ Status read_dimensions(const Json& body, const EmbeddingApi& api, const ModelInf
   ASSIGN_OR_RETURN(const int64_t n, read_integer(*value, 1, INT32_MAX, name));
   if (n > model.width || (n < model.width && !api.is_ollama)) {
     return unsupported(name + " is " + std::to_string(n) + "; this model's vectors have " +
-                           std::to_string(model.width) + " values, and its file does not say that fewer would do.",
+                           std::to_string(model.width) +
+                           " values, and its file does not state that fewer are supported.",
                        name);
   }
   out.dimensions = static_cast<int32_t>(n);
@@ -127,9 +128,9 @@ Status read_dimensions(const Json& body, const EmbeddingApi& api, const ModelInf
 Status check_pooling(const EmbeddingApi& api, EmbeddingFields& out) {
   if (out.pooling == Pooling::kRank && !out.is_score) {
     return unsupported(
-        "This model ranks texts (/v1/rerank), and its file does not say how vectors would be made of them; pooling "
+        "This model ranks texts (/v1/rerank), and its file does not state how to pool vectors from them; set pooling "
         "mean, "
-        "last or cls would.",
+        "last or cls.",
         "pooling");
   }
   if (out.pooling == Pooling::kEach) {
@@ -246,7 +247,7 @@ Result<DialectBody> body_of_embeddings(const Json& body, const EmbeddingApi& api
   }
   const bool is_chat = api.has_chats && given(body, "messages") != nullptr;
   if (is_chat && given(body, "input") != nullptr)
-    return invalid("input and messages are both there; one of them says what to make a vector of.", "messages");
+    return invalid("input and messages are both there; expected one of them.", "messages");
   out.body = Json(Json::Object{{"max_tokens", Json(int64_t{0})}, {"echo", Json(true)}});
   if (is_chat) read_chat(body, out);
   if (api.has_types) TRY(read_cohere(body, out.embedding, out.body));

@@ -74,8 +74,8 @@ Result<Texts> read_pairs(const Json& body, bool reranks, const ApiLimits& limits
   ASSIGN_OR_RETURN(out.second, read_texts(body, out.second_name, limits));
   if (out.first.size() != 1 && out.first.size() != out.second.size()) {
     return invalid(out.first_name + " has " + std::to_string(out.first.size()) + " texts and " + out.second_name +
-                       " has " + std::to_string(out.second.size()) + "; as many, or one of " + out.first_name +
-                       ", would do.",
+                       " has " + std::to_string(out.second.size()) + "; expected equally many, or one of " +
+                       out.first_name + ".",
                    out.first_name);
   }
   return out;
@@ -137,7 +137,7 @@ std::pair<size_t, size_t> cut_pair(size_t most, size_t n_first, size_t n_second)
 Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t context_len, RankFields& out) {
   const std::vector<TokenId> around = tokenizer.encode("", {.add_special = true});
   if (around.size() != 2)
-    return unsupported("This model's tokenizer does not say what stands between two texts.", texts.first_name);
+    return unsupported("This model's tokenizer does not define what stands between two texts.", texts.first_name);
   const bool is_each = texts.first.size() > 1;
   std::vector<TokenId> first;
   for (size_t i = 0; i < texts.second.size(); ++i) {
@@ -155,7 +155,7 @@ Status encode_pairs(const Texts& texts, const Tokenizer& tokenizer, int32_t cont
       const std::string where = texts.second_name + "[" + std::to_string(i) + "]";
       return invalid(where + " and its " + texts.first_name + " have " + std::to_string(len) +
                          " tokens together, and this model reads " + std::to_string(context_len) +
-                         ". Please reduce the length of the input prompt, or say max_tokens_per_doc or "
+                         ". Please reduce the length of the input prompt, or set max_tokens_per_doc or "
                          "truncate_prompt_tokens.",
                      where);
     }

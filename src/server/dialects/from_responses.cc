@@ -330,7 +330,7 @@ Status read_response_logprobs(const Json& body, bool is_included, Json& own) {
   const Json* tools = given(body, "tools");
   if (tools != nullptr && tools->array() != nullptr && !tools->array()->empty())
     return unsupported(
-        "Log-probabilities are told of texts here and not of calls; leave out tools, or ask "
+        "Log-probabilities are reported for texts here, not for calls; leave out tools, or ask "
         "/v1/chat/completions.",
         top != nullptr ? "top_logprobs" : "include");
   return {};

@@ -96,7 +96,7 @@ Status check_final(const ChatPrompt& chat) {
   const Json& last = chat.messages.array()->back();
   const Json* calls = last.find("tool_calls");
   if (*last.find("role")->string() == "assistant" && (calls == nullptr || says_nothing(*calls))) return {};
-  return invalid("continue_final_message wants the last message to be the assistant's, without calls.",
+  return invalid("continue_final_message needs the last message to be the assistant's, without calls.",
                  "continue_final_message");
 }
 
@@ -154,8 +154,7 @@ Status take_prefill(const Json& body, ChatPrompt& chat) {
 Status check_logprob_tokens(ApiRequest& request) {
   const size_t n = request.sampling.logprob_tokens.size();
   if (n == 0) return {};
-  if (!request.want_logprobs)
-    return invalid("logprob_token_ids wants log-probabilities to be asked for (logprobs).", "logprob_token_ids");
+  if (!request.want_logprobs) return invalid("logprob_token_ids needs logprobs.", "logprob_token_ids");
   if (request.search.kind != SearchKind::kNone)
     return unsupported("logprob_token_ids is not served beside a search.", "logprob_token_ids");
   request.sampling.logprobs = static_cast<int32_t>(n) + 1;  // so many are reported of each token
@@ -200,7 +199,7 @@ Status check_continued(const Json& body, const ApiLimits& limits, ApiRequest& re
   const Json* generation_prompt = body.find("add_generation_prompt");
   if (generation_prompt != nullptr && generation_prompt->boolean() != nullptr && *generation_prompt->boolean())
     return invalid(
-        "continue_final_message goes on from what the assistant said, add_generation_prompt begins again; "
+        "continue_final_message continues the last message, add_generation_prompt begins a new one; "
         "one of them may be true.",
         "add_generation_prompt");
   return {};
@@ -313,9 +312,9 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   TRY(check_search(request));
   if (chat) TRY(check_continued(body, limits, request));
   if (chat && request.top_logprobs > 0 && !request.want_logprobs)
-    return invalid("top_logprobs wants logprobs to be true.", "top_logprobs");
+    return invalid("top_logprobs needs logprobs to be true.", "top_logprobs");
   if ((request.include_usage || request.continuous_usage) && !request.stream)
-    return invalid("stream_options wants stream to be true.", "stream_options");
+    return invalid("stream_options needs stream to be true.", "stream_options");
   TRY(check_sizes(body, limits, request));
   TRY(settle_fields(request));
   return request;

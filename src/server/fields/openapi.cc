@@ -178,14 +178,14 @@ void write_responses(JsonWriter& json, const Operation& op) {
     write_content(json, "application/json", schema);
     json.end_object().end_object();
   };
-  refused("400", "Something is wrong; the error says which field, and what would be right.", "Error");
+  refused("400", "Invalid request; the error names the field and valid values.", "Error");
   refused("401", "The API key is missing or wrong.", "Error");
   refused("403", "A page of another site asks.", "Error");
   if (op.more != nullptr || op.body != nullptr) refused("404", "There is no such model.", "Error");
   if (op.body != nullptr) {
     refused("413", "The body is too large.", "Error");
-    refused("415", "The body is no JSON in UTF-8, by what its headers say.", "Error");
-    refused("429", "Too much at once; Retry-After says when to try again.", "Error");
+    refused("415", "The body is no JSON in UTF-8 by its headers.", "Error");
+    refused("429", "Too many requests; Retry-After has the seconds to wait.", "Error");
   }
   refused("503", "Loading, shutting down, or standing still.", op.busy);
   json.end_object();
@@ -222,7 +222,7 @@ constexpr OtherOperation kOtherOperations[] = {
     {"/v1/messages/count_tokens", "post", "countMessage", "The tokens of a message's prompt."},
     {"/api/chat", "post", "ollamaChat", "Ollama's chat."},
     {"/api/generate", "post", "ollamaGenerate", "Ollama's generate."},
-    {"/api/show", "post", "ollamaShow", "What Ollama tells of a model."},
+    {"/api/show", "post", "ollamaShow", "A model, in Ollama's form."},
     {"/api/tags", "get", "ollamaTags", "The models, as Ollama lists them."},
     {"/api/ps", "get", "ollamaPs", "The models that are loaded, as Ollama lists them."},
     {"/v1/files", "post", "uploadFile", "Keep a file, with --files-dir."},
@@ -235,28 +235,27 @@ constexpr OtherOperation kOtherOperations[] = {
     {"/v1/batches/{id}", "get", "getBatch", "How far a batch is."},
     {"/v1/batches/{id}/cancel", "post", "cancelBatch", "Begin no more of a batch's lines."},
     {"/v1/embeddings", "post", "makeEmbeddings", "A vector for each text."},
-    {"/api/embed", "post", "ollamaEmbed", "A vector for each text, as Ollama tells them."},
-    {"/api/embeddings", "post", "ollamaEmbeddings", "A text's vector, as Ollama told it before."},
-    {"/embedding", "post", "llamaEmbedding", "A vector for each text, as llama.cpp tells them."},
+    {"/api/embed", "post", "ollamaEmbed", "A vector for each text, in Ollama's form."},
+    {"/api/embeddings", "post", "ollamaEmbeddings", "A text's vector, in Ollama's older form."},
+    {"/embedding", "post", "llamaEmbedding", "A vector for each text, in llama.cpp's form."},
     {"/pooling", "post", "poolTexts", "vLLM's: vectors of texts or of their tokens, or scores, by the task."},
-    {"/v1/rerank", "post", "rerank", "Documents by how well they answer a query, as Cohere and Jina tell it."},
+    {"/v1/rerank", "post", "rerank", "Documents by relevance to a query, in the form of Cohere and Jina."},
     {"/v2/embed", "post", "embedOfCohere", "Vectors of texts, as Cohere's clients ask for them."},
     {"/v2/rerank", "post", "rerankOfCohere", "The same, as Cohere's clients ask for it."},
     {"/rerank", "post", "rerankOfJina", "The same, as llama.cpp's and vLLM's clients ask for it."},
-    {"/v1/score", "post", "scorePairs", "A score for each pair of texts, as vLLM tells it."},
+    {"/v1/score", "post", "scorePairs", "A score for each pair of texts, in vLLM's form."},
     {"/score", "post", "scorePairsOfVllm", "The same."},
     {"/v1/chat/completions/batch", "post", "chatBatch", "vLLM's: several conversations, a choice of each."},
     {"/invocations", "post", "invoke",
      "SageMaker's: a chat, completion, embedding, ranking or scoring, by its fields."},
     {"/predict", "post", "predict", "Vertex AI's: several bodies of other routes, by their @requestFormat."},
-    {"/v1/chat/completions/input_tokens", "post", "countChat",
-     "The tokens of a conversation, as llama.cpp tells them."},
+    {"/v1/chat/completions/input_tokens", "post", "countChat", "The tokens of a conversation, in llama.cpp's form."},
     {"/completion", "post", "llamaCompletion", "llama.cpp's completion."},
     {"/infill", "post", "llamaInfill", "llama.cpp's infill, of models that have tokens for it."},
-    {"/props", "get", "llamaProps", "What llama.cpp tells of its settings."},
+    {"/props", "get", "llamaProps", "Settings, in llama.cpp's form."},
     {"/slots", "get", "llamaSlots", "How many requests run, with --slots."},
     {"/models/load", "post", "loadModel", "Load one of several models, as llama.cpp's router does."},
-    {"/models/unload", "post", "unloadModel", "Let it go once nobody uses it."},
+    {"/models/unload", "post", "unloadModel", "Unload a model once it is not in use."},
     {"/load", "get", "load", "How many requests are under way."},
     {"/tokenizer_info", "get", "tokenizerInfo", "The tokenizer's facts."},
 };

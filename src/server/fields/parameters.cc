@@ -75,7 +75,7 @@ std::string describe_type(const Parameter& p) {
     case FieldType::kTokenIds:
       return "an array of token ids";
     case FieldType::kOther:
-      return "as its schema says";
+      return "as in its schema";
   }
   return "";
 }

@@ -42,7 +42,7 @@ struct UnservedField {
   const char* name;
   unsigned endpoints;
   const char* allowed;  // a JSON array of values that ask for nothing
-  const char* instead;  // what would do
+  const char* instead;  // what to use
 };
 
 // A field that we know and that may have any value, because none changes an answer.

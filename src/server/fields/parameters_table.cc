@@ -153,7 +153,7 @@ constexpr Parameter kParameters[] = {
 
     {"samplers", kBoth, kOther, 0, 0, false, "null", "llama.cpp", "",
      R"({"oneOf":[{"type":"array","items":{"type":"string"}},{"type":"string"}]})",
-     "llama.cpp's list of samplers, by names or letters, as a set: what it omits is off, whatever its own field says. "
+     "llama.cpp's list of samplers, by names or letters, as a set: what it omits is off, whatever its own field is. "
      "The order of stages stays ibid's (docs/users/api.md, Sampling). Unknown names (`infill`) have no effect.",
      &read_samplers},
 
@@ -342,8 +342,8 @@ constexpr Parameter kParameters[] = {
 // No value of theirs changes an answer here.
 constexpr IgnoredField kIgnored[] = {
     // OpenAI.
-    {"user", kBoth, "who asks is told by the API key"},
-    {"safety_identifier", kBoth, "who asks is told by the API key"},
+    {"user", kBoth, "the API key identifies the user"},
+    {"safety_identifier", kBoth, "the API key identifies the user"},
     {"metadata", kBoth, "nothing is stored"},
     {"store", kBoth, "nothing is stored"},
     {"service_tier", kBoth, "there is one"},
@@ -360,12 +360,12 @@ constexpr IgnoredField kIgnored[] = {
     {"cache_prompt", kBoth,
      "an answer is the same with the prefix cache and without; cache_salt gives a cache of your own"},
     {"n_cache_reuse", kBoth, "the prefix cache finds a prompt by its tokens"},
-    {"response_fields", kBoth, "answers have OpenAI's form; /completion tells the fields alone that it names"},
+    {"response_fields", kBoth, "answers have OpenAI's form; /completion returns only the named fields"},
     {"backend_sampling", kBoth, "where a token is drawn changes none"},
     {"speculative.n_min", kBoth, "drafts change no token"},
     {"speculative.p_min", kBoth, "drafts change no token"},
     {"adaptive_decay", kBoth, "it belongs to adaptive_target, which is not served"},
-    {"preserved_tokens", kBoth, "a grammar names the control tokens that it wants; skip_special_tokens shows them"},
+    {"preserved_tokens", kBoth, "a grammar names the control tokens that it needs; skip_special_tokens shows them"},
     {"parallel_tool_calls", kCompletionsOnly, "completions have no tools"},
 };
 

@@ -238,7 +238,7 @@ Status read_logprob_tokens(ApiRequest& request, const Json& value, const ApiLimi
   const size_t n = request.sampling.logprob_tokens.size();
   if (n <= static_cast<size_t>(limits.max_logprobs)) return {};
   return invalid("logprob_token_ids has " + std::to_string(n) + " ids; at most " + std::to_string(limits.max_logprobs) +
-                     " are told.",
+                     " are reported.",
                  "logprob_token_ids");
 }
 

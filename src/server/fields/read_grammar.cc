@@ -17,7 +17,7 @@ bool is_same(const GrammarRequest& a, const GrammarRequest& b) {
 Status ask(ApiRequest& request, GrammarRequest grammar) {
   if (is_same(request.grammar, grammar)) return {};
   if (request.grammar.kind != Kind::kNone) {
-    return invalid(grammar.field + " and " + request.grammar.field + " both say what the answer must be; one would do.",
+    return invalid(grammar.field + " and " + request.grammar.field + " both restrict the answer; expected one of them.",
                    grammar.field);
   }
   request.grammar = std::move(grammar);

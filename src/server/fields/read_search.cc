@@ -85,7 +85,7 @@ Status check_search(ApiRequest& request) {
   if (chooses && (is_beam || is_contrastive))
     return unsupported("best_of draws texts and a search finds them; give one of them.", "best_of");
   if ((chooses || is_beam || is_contrastive) && request.trace)
-    return unsupported("A trace tells how tokens are drawn, one after the other; leave it out.", "trace");
+    return unsupported("A trace records how tokens are drawn, one after the other; leave it out.", "trace");
   if (!is_beam) {
     const SearchOptions none;
     const auto lonely = [](const char* field) {
@@ -104,7 +104,7 @@ Status check_search(ApiRequest& request) {
     search.scores_whole = request.use_beam_search;
   } else if (is_contrastive) {
     if (request.sources.of("top_k") != SamplingSource::kRequest || request.sampling.top_k < 2)
-      return invalid("penalty_alpha wants top_k of 2 or more: the tokens to choose from.", "penalty_alpha");
+      return invalid("penalty_alpha needs top_k of 2 or more: the tokens to choose from.", "penalty_alpha");
     search.kind = SearchKind::kContrastive;
     search.width = request.sampling.top_k;
     request.sampling.top_k = 0;

@@ -9,12 +9,12 @@ namespace {
 Status check_mode(const std::string& mode, const ApiLimits& limits) {
   if (mode == "off" || mode == "auto") return {};
   if (limits.max_drafts == 0) {
-    return unsupported("This server does not speculate (--spec off); leave speculation out, or say auto or off.",
+    return unsupported("This server does not speculate (--spec off); leave speculation out, or set it to auto or off.",
                        "speculation.mode");
   }
   if (mode == "ngram" || (!mode.empty() && mode == limits.proposer)) return {};
   const std::string runs = limits.proposer.empty() ? "auto, off or ngram" : "auto, off, ngram or " + limits.proposer;
-  return unsupported("This server does not run speculation.mode " + in_quotes(mode) + "; " + runs + " would do.",
+  return unsupported("This server does not run speculation.mode " + in_quotes(mode) + "; expected " + runs + ".",
                      "speculation.mode");
 }
 
@@ -34,7 +34,7 @@ Result<Verifier> read_verifier(const std::string& name) {
   if (name == "coupled") return Verifier::kCoupled;
   if (name == "rejection") return Verifier::kRejection;
   if (name == "typical") return Verifier::kTypical;
-  return unsupported("speculation.verifier is " + in_quotes(name) + "; coupled, rejection or typical would do.",
+  return unsupported("speculation.verifier is " + in_quotes(name) + "; expected coupled, rejection or typical.",
                      "speculation.verifier");
 }
 

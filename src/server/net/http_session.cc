@@ -194,7 +194,7 @@ std::optional<HeadRefusal> HttpSession::check_head() {
   const auto n_hosts = head.count(http::field::host);
   if (n_hosts > 1) return HeadRefusal{400, "The request has more than one Host header.", "bad_host"};
   if (n_hosts == 0 && head.version() >= 11)
-    return HeadRefusal{400, "The Host header is missing; HTTP/1.1 wants one.", "bad_host"};
+    return HeadRefusal{400, "The Host header is missing; HTTP/1.1 needs one.", "bad_host"};
   if (head.count(http::field::transfer_encoding) > 0) {
     std::string codings;
     const auto [begin, end] = head.equal_range(http::field::transfer_encoding);

@@ -198,7 +198,7 @@ std::optional<int> Serving::listen() {
   const std::string scheme = options_.tls_certificate_file.empty() ? "http://" : "https://";
   const std::string place = options_.unix_socket.empty() ? host + ":" + std::to_string(http_->port()) : "localhost";
   url_ = scheme + place + options_.root_path;
-  if (!log_->say("Loading the model; " + url_ + "/health says when it is ready.")) {
+  if (!log_->say("Loading the model; " + url_ + "/health reports when it is ready.")) {
     return fail("The log cannot be written (is the disk full?); free some space or choose another --log-file.",
                 kServeFailed);
   }

@@ -245,7 +245,7 @@ constexpr MetricRow kTable[] = {
      [](From, Samples& to) { to.add("isa", isa_name(selected_isa()), 1.0); }},
     {"uptime_seconds", nullptr, nullptr, "gauge", "Since the server started.",
      [](From f, Samples& to) { to.add(f.server.uptime); }},
-    {"ready", nullptr, nullptr, "gauge", "1 where /health says ready.",
+    {"ready", nullptr, nullptr, "gauge", "1 if /health reports ready.",
      [](From f, Samples& to) { to.add(int64_t{f.server.ready}); }},
 };
 

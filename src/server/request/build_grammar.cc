@@ -43,7 +43,7 @@ Result<std::vector<grammar::Trigger>> triggers_of(const ApiRequest& api, const T
     out.push_back(std::move(trigger));
   }
   if (out.empty())
-    return invalid("grammar_lazy wants grammar_triggers: without one the grammar would never begin.", "grammar_lazy");
+    return invalid("grammar_lazy needs grammar_triggers: without one the grammar would never begin.", "grammar_lazy");
   return out;
 }
 
@@ -93,7 +93,7 @@ Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, 
   GrammarRequest asked = api.grammar;
   if (!api.gbnf.empty()) {
     if (asked.kind != Kind::kNone)
-      return invalid("grammar and " + asked.field + " both say what the answer must be; one would do.", "grammar");
+      return invalid("grammar and " + asked.field + " both restrict the answer; expected one of them.", "grammar");
     asked = {.kind = Kind::kGbnf, .text = api.gbnf, .field = "grammar"};
   }
   const bool must_call = parser != nullptr && parser->tools && api.tool_choice == ToolChoice::kRequired;

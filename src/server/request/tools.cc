@@ -168,7 +168,7 @@ Status check_tools(ApiRequest& request) {
   const Json::Array* tools = request.chat.tools.array();
   if (tools == nullptr) {
     if (request.tool_choice == ToolChoice::kRequired || !request.allowed_tools.empty())
-      return invalid("tool_choice wants tools to choose from.", "tool_choice");
+      return invalid("tool_choice needs tools to choose from.", "tool_choice");
     return {};
   }
   std::set<std::string_view> names;  // finding one walks through all that a client wrote before it
@@ -185,7 +185,7 @@ Status check_tools(ApiRequest& request) {
   if (request.tool_choice == ToolChoice::kRequired && is_format && request.gbnf.empty()) request.grammar = {};
   if (request.tool_choice == ToolChoice::kRequired &&
       (request.grammar.kind != GrammarRequest::Kind::kNone || !request.gbnf.empty())) {
-    return invalid("tool_choice says that the answer is a call, and another field what else it must be; one would do.",
+    return invalid("tool_choice requires a call, and another field restricts the answer; expected one of them.",
                    "tool_choice");
   }
   return {};

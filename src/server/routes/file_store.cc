@@ -132,7 +132,7 @@ Status FileStore::reserve(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes_ + bytes > max_bytes_) {
     return exhausted("The server's room for files, " + std::to_string(max_bytes_ >> 20) +
-                         " MiB, has none for this one; deleting others would do.",
+                         " MiB, has none for this one; delete others.",
                      "file");
   }
   bytes_ += bytes;

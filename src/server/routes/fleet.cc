@@ -257,7 +257,7 @@ Result<std::shared_ptr<ModelUse>> Fleet::load(std::string_view model, const Flee
   bool is_checked = false;
   while (true) {
     if (is_stopping_) return unavailable("The server is shutting down.");
-    if (is_gone()) return unavailable("Nobody waits for the model any more.");
+    if (is_gone()) return unavailable("No request waits for the model any more.");
     if (entry->backend != nullptr) return use_locked(*entry, client.tenant);
     int64_t left = memory_bytes_;
     for (const auto& other : entries_) left -= other->bytes;

@@ -236,7 +236,7 @@ WebResponse Service::props(const WebRequest&, WebExchange&) {
 // How many are under way, and nothing of whose they are or what they contain.
 WebResponse Service::slots(const WebRequest&, WebExchange&) {
   if (!options_.slots)
-    return error_response({501, "This server does not tell of its slots; --slots lets it.", "", "not_supported"});
+    return error_response({501, "This server does not show its slots; --slots enables it.", "", "not_supported"});
   const Backend& backend = *backend_.load();
   const EngineStats stats = backend.stats();
   WebResponse response;

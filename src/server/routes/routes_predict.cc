@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxInstances = 128;  // as llama.cpp's server
 constexpr const char* kFormat = "@requestFormat";
 
-// By the name that llama.cpp makes of the path; the path itself would do, too.
+// By the name that llama.cpp makes of the path; the path itself works, too.
 constexpr std::array<std::pair<std::string_view, const char*>, 12> kFormats = {{
     {"chatCompletions", "/v1/chat/completions"},
     {"completions", "/v1/completions"},

@@ -24,7 +24,7 @@ ApiError too_long(int64_t n_tokens, const ModelInfo& model, std::string field, b
   ApiError error{400,
                  makes_vectors ? most + "this text has " + std::to_string(n_tokens) + " and is too large to be read."
                                : most + "the prompt has " + std::to_string(n_tokens) +
-                                     " and exceeds the available context size, of which the answer wants one at least.",
+                                     " and exceeds the available context size, of which the answer needs one at least.",
                  std::move(field), "context_length_exceeded"};
   error.n_prompt_tokens = n_tokens;
   error.n_ctx = n_tokens > context_len ? context_len : context_len - 1;  // the answer needs one at least
@@ -288,8 +288,8 @@ std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes, c
     return ApiError{400,
                     "This answer might come to hold " + mebibytes(bytes) + " and the server has " +
                         mebibytes(answers_.most()) + " for all of them (--max-answers-bytes): " +
-                        (field == "max_tokens" ? "fewer tokens, choices or log-probabilities, or a stream, would do."
-                                               : "fewer or shorter texts would do."),
+                        (field == "max_tokens" ? "ask for fewer tokens, choices or log-probabilities, or for a stream."
+                                               : "send fewer or shorter texts."),
                     field, "answer_too_large"};
   }
   exchange.promised = answers_.take(bytes);

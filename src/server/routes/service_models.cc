@@ -44,7 +44,7 @@ bool lets_model_go(const WebRequest& request, const Json& body) {
 ApiError stays_for_others(const std::string& model) {
   return {403,
           "The model " + in_quotes(model) +
-              " stays loaded: others have used it too, and a key whose terms say admin=yes "
+              " stays loaded: others have used it too, and a key whose terms have admin=yes "
               "may unload it all the same.",
           "model", "model_in_use"};
 }

@@ -22,7 +22,7 @@ ApiError refused(const char* sentence, std::string_view value) {
 std::optional<ApiError> check_content_type(const WebRequest& request) {
   if (const std::string coding = lower_case(request.header("content-encoding"));
       !coding.empty() && coding != "identity")
-    return refused("The body must be sent as it is; its Content-Encoding says ", coding);
+    return refused("The body must be sent as it is; its Content-Encoding is ", coding);
   const std::string type = lower_case(request.header("content-type"));
   bool is_refused = type.starts_with("multipart/");
   for (size_t at = type.find(';'); at != std::string::npos; at = type.find(';', at + 1)) {
@@ -32,7 +32,7 @@ std::optional<ApiError> check_content_type(const WebRequest& request) {
       is_refused = is_refused || is_foreign(without_blanks(parameter.substr(8), " \t\""));
   }
   if (!is_refused) return std::nullopt;
-  return refused("The body must be JSON in UTF-8; its Content-Type says ", type);
+  return refused("The body must be JSON in UTF-8; its Content-Type is ", type);
 }
 
 }  // namespace ibid

@@ -17,7 +17,7 @@ std::optional<HeadRefusal> check_transfer_codings(std::string_view codings, bool
     n_chunked += ends_chunked;
   }
   if (!is_http11 || !ends_chunked || n_chunked > 1) {
-    return HeadRefusal{400, "Where this body ends cannot be told: Transfer-Encoding must be \"chunked\", in HTTP/1.1.",
+    return HeadRefusal{400, "The end of this body is ambiguous: Transfer-Encoding must be \"chunked\", in HTTP/1.1.",
                        "malformed_http"};
   }
   if (n_codings > 1)

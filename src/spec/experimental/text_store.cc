@@ -33,7 +33,7 @@ Result<TextStoreHead> read_head(const MappedFile& file) {
   constexpr size_t kEach = sizeof(TokenId) + sizeof(uint32_t);
   if (head.n_tokens == 0 || head.n_tokens > static_cast<uint64_t>(TextStore::kMaxTokens) ||
       file.bytes().size() != sizeof head + head.n_tokens * kEach) {
-    return damaged(path, "its head tells of " + std::to_string(head.n_tokens) + " tokens and the file has " +
+    return damaged(path, "its head names " + std::to_string(head.n_tokens) + " tokens and the file has " +
                              std::to_string(file.bytes().size()) + " bytes");
   }
   const Sha256Digest digest = sha256({file.bytes().first(kHeadDigested), file.bytes().subspan(sizeof(TextStoreHead))});

@@ -90,7 +90,8 @@ class DraftHeads::Loader {
 
   // Finds and checks all tensors; reads no matrix.
   Status find() {
-    if (target_.vocabulary() == nullptr) return invalid("an encoder has no next token that heads could say", "--spec");
+    if (target_.vocabulary() == nullptr)
+      return invalid("an encoder has no next token that heads could predict", "--spec");
     TRY(check_kind());
     for (const TensorInfo& t : file_.tensors()) {
       const std::optional<Place> place = place_of(t.name);
@@ -178,13 +179,13 @@ class DraftHeads::Loader {
     ASSIGN_OR_RETURN(const std::string kind, file_.meta_string("hydra_head_arch", "mlp"));
     if (kind != "mlp") {
       return unsupported(where() + "Hydra's heads with attention before them (hydra_head_arch " + in_quotes(kind) +
-                             ") are not read; \"mlp\" would do",
+                             ") are not supported; expected \"mlp\"",
                          "hydra_head_arch");
     }
     ASSIGN_OR_RETURN(const int64_t offset, file_.meta_int("hidden_state_offset", 0));
     if (offset == 0) return {};
     return unsupported(where() + "the heads read what a layer before the last one made (hidden_state_offset " +
-                           std::to_string(offset) + "); 0 would do",
+                           std::to_string(offset) + "); expected 0",
                        "hidden_state_offset");
   }
 
@@ -196,7 +197,7 @@ class DraftHeads::Loader {
       for (const auto& [i, head] : heads_) {
         if (n == 0 || std::ssize(head.layers) == n) continue;
         return invalid(where() + "head " + std::to_string(i) + " has " + std::to_string(head.layers.size()) +
-                           " layers; its configuration says " + std::to_string(n),
+                           " layers; its configuration has " + std::to_string(n),
                        key);
       }
     }

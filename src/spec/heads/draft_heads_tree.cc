@@ -19,7 +19,7 @@ Result<std::vector<int64_t>> ranks_of(std::string_view text) {
     if (next == end) return out;
     at = next + 1;
   }
-  return invalid(in_quotes(text) + " is no place of a tree; ranks like 0,1 would do", "choices");
+  return invalid(in_quotes(text) + " is no place of a tree; expected ranks like 0,1", "choices");
 }
 
 // A list of lists, stored element by element in a folder's metadata.

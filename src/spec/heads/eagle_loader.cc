@@ -217,7 +217,7 @@ Status EagleHead::Loader::check_members(const std::vector<int64_t>& ids) const {
   const auto* is_member = t2d.row_as<const int8_t>(0);
   const auto n_members = t2d.row_len() - std::count(is_member, is_member + t2d.row_len(), 0);
   if (n_members != std::ssize(ids) || !std::ranges::all_of(ids, [&](int64_t id) { return is_member[id] != 0; }))
-    return invalid(where() + "d2t and t2d do not say the same", "t2d");
+    return invalid(where() + "d2t and t2d do not agree", "t2d");
   return {};
 }
 
@@ -296,7 +296,8 @@ void EagleHead::Loader::use_vocabulary() {
 KvGeometry EagleHead::Loader::geometry() const { return kv_geometry(form_.layer, 0); }
 
 Status EagleHead::Loader::find() {
-  if (target_.vocabulary() == nullptr) return invalid("an encoder has no next token that a head could say", "--spec");
+  if (target_.vocabulary() == nullptr)
+    return invalid("an encoder has no next token that a head could predict", "--spec");
   TRY(name_tensors());
   TRY(read_config());
   TRY(find_taps());

@@ -40,7 +40,7 @@ Result<std::unique_ptr<DraftModel>> DraftModel::create(std::unique_ptr<ForwardPa
   if (facts.state_bytes > 0) {
     return unsupported(
         "A draft model with recurrent layers goes on only where its state was kept, and drafts fall back "
-        "to any token; a model without them would do.",
+        "to any token; expected a model without them.",
         "spec");
   }
   const int64_t block_bytes = KvStore::block_bytes(facts, options.kv_dtype, options.block_len);
