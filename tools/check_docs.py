@@ -234,7 +234,7 @@ def wrong_persons():
             continue
         for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             for text in TEXTS.findall(line):
-                if found := PERSONS.search(text):
+                if found := PERSONS.search(text.strip('"')):
                     yield (f"{path.relative_to(ROOT)}:{n}: '{found[1]}': states, contains, returns, reports, needs, no one; "
                            "an error is \"X; expected A or B\"")
 
