@@ -16,7 +16,7 @@ struct ListedName {
   Listed sampler;
 };
 
-constexpr ListedName kNames[] = {
+constexpr ListedName kSamplerNames[] = {
     {"penalties", 'e', Listed::kPenalties},
     {"dry", 'd', Listed::kDry},
     {"top_n_sigma", 's', Listed::kTopNSigma},
@@ -46,7 +46,8 @@ Result<uint32_t> read_set(const Json& value) {
   uint32_t set = 0;
   if (const std::string* letters = value.string()) {
     for (const char letter : *letters) {
-      for (const ListedName& known : kNames) set |= letter == known.letter && letter != 0 ? bit(known.sampler) : 0;
+      for (const ListedName& known : kSamplerNames)
+        set |= letter == known.letter && letter != 0 ? bit(known.sampler) : 0;
     }
     return set;
   }
@@ -55,7 +56,7 @@ Result<uint32_t> read_set(const Json& value) {
     return wrong_value("samplers", "an array of at most 64 names, or a text of letters", value);
   for (const Json& item : *value.array()) {
     if (item.string() == nullptr) return wrong_value("samplers", "an array of names", item);
-    for (const ListedName& known : kNames) set |= *item.string() == known.name ? bit(known.sampler) : 0;
+    for (const ListedName& known : kSamplerNames) set |= *item.string() == known.name ? bit(known.sampler) : 0;
   }
   return set;
 }
