@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "server/dialects/dialects.h"
+#include "server/fields/body_parts.h"
 #include "source_paths.h"
 
 namespace ibid {
