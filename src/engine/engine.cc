@@ -344,7 +344,7 @@ EngineStats Engine::stats() const {
   stats.blocks_shared = cache_.pool().n_shared();
   for (const Sequence* s : scheduler_.running())
     if (cache_.keeps_blocks())
-      stats.slots_unfilled += static_cast<int64_t>(s->blocks.size()) * cache_.block_len() - s->n_tokens();
+      stats.slots_unfilled += static_cast<int64_t>(s->place.blocks().size()) * cache_.block_len() - s->n_tokens();
   stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
   stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
   stats.uses_host = stats.host_blocks_total > 0 && cache_.uses_lower_tiers();

@@ -68,7 +68,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     s->answer.emplace(request, choice, tokenizer_, facts_.end_of_generation);
     s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
-    if (choice == 0) s->due = s->answer->timing().arrived + longest_wait(*request);
+    if (choice == 0) s->account.due = s->answer->timing().arrived + longest_wait(*request);
     if (request->searches()) {
       if (choice > 0) s->tokens.clear();  // until a beam takes its seat
     } else if (choice > 0) {
@@ -109,7 +109,7 @@ void LiveRequests::hold_scopes(Live& live) {
   const ScopeId held = tree_.hold(scope);  // spelled once, for all choices
   for (const auto& s : live.sequences) {
     if (s->choice > 0) tree_.hold_again(held);
-    s->scope = held;
+    s->place.enter(held);
   }
 }
 
@@ -184,8 +184,8 @@ void LiveRequests::end_overdue(double now, std::vector<Output>& out) {
   overdue_.clear();
   for (const auto& [id, live] : requests_) {
     const Sequence& s = *live.sequences.front();
-    if (s.was_admitted || s.state == SequenceState::kFinished) continue;
-    s.due <= now ? overdue_.push_back(id) : watch(s);
+    if (s.account.was_admitted || s.state == SequenceState::kFinished) continue;
+    s.account.due <= now ? overdue_.push_back(id) : watch(s);
   }
   n_overdue_ += static_cast<int64_t>(overdue_.size());
   // All of a request waits for its first choice.

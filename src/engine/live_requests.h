@@ -40,7 +40,7 @@ class LiveRequests {
   // Those that have not had their first step when they were due.
   void end_overdue(double now, std::vector<Output>& out);
   // It may come to be overdue.
-  void watch(const Sequence& sequence) { next_due_ = std::min(next_due_, sequence.due); }
+  void watch(const Sequence& sequence) { next_due_ = std::min(next_due_, sequence.account.due); }
   int64_t n_overdue() const { return n_overdue_; }
   void end_failed(const StepFailures& failures, std::vector<Output>& out);
 

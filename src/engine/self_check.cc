@@ -9,18 +9,20 @@ namespace {
 // it is published in no block, and its blocks are given back but for the next token's.
 void check_computed(const Sequence& s, const BlockCache& cache) {
   if (s.state == SequenceState::kFinished) return;
-  CHECK(s.n_computed <= s.n_tokens() && cache.n_blocks_for(s.n_computed) <= static_cast<int32_t>(s.blocks.size()));
-  CHECK(s.next_states.empty() || (s.next_states.size() == 1 && s.next_states.front().n_tokens == 0),
+  CHECK(s.n_computed() <= s.n_tokens() &&
+        cache.n_blocks_for(s.n_computed()) <= static_cast<int32_t>(s.place.blocks().size()));
+  CHECK(s.place.next_states().empty() ||
+            (s.place.next_states().size() == 1 && s.place.next_states().front().n_tokens == 0),
         "a state is reserved for a step that is over");
-  CHECK(cache.resume_point(s.blocks, s.states, s.n_computed) == s.n_computed,
+  CHECK(cache.resume_point(s.place.blocks(), s.place.states(), s.n_computed()) == s.n_computed(),
         "a sequence goes on where it has no state");
   if (s.group != nullptr) return;  // a beam waits for the rows of others
-  CHECK(s.n_computed < s.n_tokens(), "keys of what is no token of its text count as computed");
+  CHECK(s.n_computed() < s.n_tokens(), "keys of what is no token of its text count as computed");
   const bool is_decode = s.state == SequenceState::kRunning && s.n_answered() > 0 && s.may_be_preempted();
-  CHECK(!is_decode || s.n_computed == s.n_tokens() - 1, "what was computed of a text is forgotten");
-  CHECK(!cache.keeps_blocks() || s.n_published <= s.n_computed / cache.block_len(),
+  CHECK(!is_decode || s.n_computed() == s.n_tokens() - 1, "what was computed of a text is forgotten");
+  CHECK(!cache.keeps_blocks() || s.place.n_published() <= s.n_computed() / cache.block_len(),
         "a block is published that is not computed");
-  CHECK(static_cast<int32_t>(s.blocks.size()) <= cache.n_blocks_for(s.n_tokens() + 1),
+  CHECK(static_cast<int32_t>(s.place.blocks().size()) <= cache.n_blocks_for(s.n_tokens() + 1),
         "a text has blocks that it has no tokens for");
   CHECK(s.drafts.empty() || s.state == SequenceState::kRunning, "a text that does not run has drafts");
 }
@@ -33,12 +35,12 @@ void Engine::self_check() const {
   std::vector<int32_t> n_state_entries(static_cast<size_t>(cache_.states().pool(Tier::kDevice).n_total()), 0);
   int64_t n_holders = 0;
   live_.each_sequence([&](const Sequence& s) {
-    n_holders += s.scope != ScopeId::kNone;
-    for (const BlockId block : s.blocks) {
+    n_holders += s.place.scope() != ScopeId::kNone;
+    for (const BlockId block : s.place.blocks()) {
       if (block != BlockId::kNone) ++n_entries[static_cast<size_t>(raw(block))];
     }
-    for (const HeldState& held : s.next_states) ++n_state_entries[static_cast<size_t>(raw(held.state))];
-    for (const HeldState& held : s.states) ++n_state_entries[static_cast<size_t>(raw(held.state))];
+    for (const HeldState& held : s.place.next_states()) ++n_state_entries[static_cast<size_t>(raw(held.state))];
+    for (const HeldState& held : s.place.states()) ++n_state_entries[static_cast<size_t>(raw(held.state))];
     check_computed(s, cache_);
     speculation_.self_check(s);
   });

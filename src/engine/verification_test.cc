@@ -147,7 +147,7 @@ TEST(Verification, ARefusedDraftsKeysAreNoTokensOfTheSequence) {
     for (uint64_t id = 1; id <= 4; ++id) {
       const Sequence* s = engine.find(RequestId{id}, 0);
       if (s == nullptr || s->n_answered() == 0) continue;
-      EXPECT_EQ(s->n_computed, s->n_tokens() - 1);
+      EXPECT_EQ(s->n_computed(), s->n_tokens() - 1);
     }
   };
   for (const size_t wrong_each : {size_t{1}, size_t{3}})

@@ -285,7 +285,7 @@ TEST(WindowProposer, PutsThePoolBackAsItWas) {
       const Sequence* y = without.engine->find(RequestId{i}, 0);
       ASSERT_EQ(x == nullptr, y == nullptr);
       if (x != nullptr) {
-        ASSERT_EQ(x->blocks, y->blocks) << i;
+        ASSERT_EQ(x->place.blocks(), y->place.blocks()) << i;
       }
     }
     ASSERT_EQ(with.engine->cache().pool().front(), without.engine->cache().pool().front());

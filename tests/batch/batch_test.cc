@@ -12,10 +12,11 @@ Sequence sequence(std::vector<int> tokens, int32_t prompt_len, int32_t n_compute
   Sequence s;
   s.request = std::make_shared<const Request>();
   for (const int t : tokens) s.tokens.push_back(TokenId{t});
-  for (const int b : blocks) s.blocks.push_back(BlockId{b});
   s.prompt_len = prompt_len;
   s.n_scored = prompt_len - 1;
-  s.n_computed = n_computed;
+  BlockTable table;
+  for (const int b : blocks) table.push_back(BlockId{b});
+  s.place = {std::move(table), n_computed};
   return s;
 }
 
@@ -201,7 +202,7 @@ TEST(Batch, PositionsFindTheirSlotForEveryBlockLength) {
     Sequence s = sequence(tokens, 64, 0, {9, 4, 7, 1, 3, 8, 2, 6});
     const Arrays a = built(plan_of({{&s, 64, 1}}), len);
     for (int t = 0; t < 64; ++t) {
-      EXPECT_EQ(a.slots[static_cast<size_t>(t)], raw(s.blocks[static_cast<size_t>(t / len)]) * len + t % len);
+      EXPECT_EQ(a.slots[static_cast<size_t>(t)], raw(s.place.blocks()[static_cast<size_t>(t / len)]) * len + t % len);
     }
   }
 }
@@ -220,12 +221,14 @@ TEST(Batch, ASequenceGoesOnFromAStateAndWritesThoseThatAreWanted) {
   BatchBuilder b(
       {.n_tokens = 64, .n_sequences = 8, .n_rows = 16, .context_len = 64, .block_len = 4, .keeps_states = true});
   Sequence s = sequence({50, 51, 52, 53, 54}, 5, 3, {7, 2}), t = sequence({60, 61}, 2, 0, {1});
-  s.states = {{3, StateId{9}}};
   s.drafts.add(TokenId{70}, -1);
   s.drafts.add(TokenId{71}, -1);
   s.drafts.add(TokenId{72}, 1);
-  s.next_states = {{5, StateId{9}}, {4, StateId{6}}, {6, StateId{2}}, {7, StateId{3}}, {8, StateId{4}}};
-  t.next_states = {{2, StateId{5}}};
+  s.place = {s.place.blocks(),
+             3,
+             {{3, StateId{9}}},
+             {{5, StateId{9}}, {4, StateId{6}}, {6, StateId{2}}, {7, StateId{3}}, {8, StateId{4}}}};
+  t.place = {t.place.blocks(), 0, {}, {{2, StateId{5}}}};
   const StepPlan plan = plan_of({{&s, 5, 4, 3}, {&t, 2, 1}});
   const ForwardBatch batch = b.build(plan);
   EXPECT_EQ(std::vector<int>(batch.state_in, batch.state_in + 2), (std::vector<int>{9, -1}));

@@ -51,9 +51,9 @@ void Life::planned(const StepPlan& plan) noexcept {
                         .choice = s.choice,
                         .step = step_,
                         .begin = replay_.now(),
-                        .from = s.n_computed,
+                        .from = s.n_computed(),
                         .n_tokens = share.n_tokens,
-                        .is_decode = s.n_computed + share.n_tokens > s.prompt_len && share.n_certain() == 1,
+                        .is_decode = s.n_computed() + share.n_tokens > s.prompt_len && share.n_certain() == 1,
                         .n_others = static_cast<int32_t>(plan.shares.size()) - 1,
                         .n_other_tokens = plan.n_tokens - share.n_tokens,
                         .n_copies_up = n_up});
@@ -84,8 +84,8 @@ void Life::stepped(const Engine& engine) noexcept {
                         name_of_choice(choice) + (is_cancelled_ ? "ends as \"cancelled\"" : "ends with its request")});
     }
     if (s == nullptr) continue;
-    if (int32_t& n = n_preemptions_[choice]; s->n_preemptions > n) {
-      n = s->n_preemptions;
+    if (int32_t& n = n_preemptions_[choice]; s->account.n_preemptions > n) {
+      n = s->account.n_preemptions;
       marks_.push_back(
           {replay_.now(), step_, choice, name_of_choice(choice) + "loses its blocks to others, and waits"});
     }

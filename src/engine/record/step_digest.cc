@@ -42,7 +42,7 @@ void StepGatherer::planned(const StepPlan& plan) noexcept try {
   words_.clear();
   for (const Share& share : plan.shares) {
     const Sequence& s = *share.sequence;
-    for (const int64_t word : {static_cast<int64_t>(s.request->id), int64_t{s.choice}, int64_t{s.n_computed},
+    for (const int64_t word : {static_cast<int64_t>(s.request->id), int64_t{s.choice}, int64_t{s.n_computed()},
                                int64_t{share.n_tokens}, int64_t{share.n_rows}, int64_t{share.n_drafts}})
       words_.push_back(word);
     n_tokens_before_.push_back(s.n_tokens());
@@ -56,7 +56,7 @@ void StepGatherer::planned(const StepPlan& plan) noexcept try {
       words_.push_back(word);
   }
   uint32_t blocks = digest_of(words_);
-  for (const Share& share : plan.shares) blocks = digest_of(share.sequence->blocks, blocks);
+  for (const Share& share : plan.shares) blocks = digest_of(share.sequence->place.blocks(), blocks);
   step_.digest.blocks = blocks;
 } catch (const std::bad_alloc&) {
   no_memory_ = true;

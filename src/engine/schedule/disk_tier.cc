@@ -67,35 +67,32 @@ int32_t DiskTier::n_there(const Sequence& s, int32_t n_known, int32_t n_blocks, 
 // ---- fetching ------------------------------------------------------------------------------------------------------
 
 bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& copies) {
-  if (s.was_sought || !s.blocks.empty() || fetches_.size() == kMaxFetches) return false;
+  if (s.account.was_sought || s.place.has_blocks() || fetches_.size() == kMaxFetches) return false;
   const int32_t n_blocks = s.n_reusable() / cache_.block_len();
   path_.clear();
-  cache_.tree().match(s.scope, std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())), 0, path_);
+  cache_.tree().match(s.place.scope(), std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())), 0, path_);
   const auto n_known = static_cast<int32_t>(path_.size());
   if (n_known >= n_blocks) return false;
-  DurableKey key = key_of(s.scope);
+  DurableKey key = key_of(s.place.scope());
   for (int32_t i = 0; i < n_known; ++i) key = durable_key_of_block(key, tokens_of(s, i));
   if (const Fetch* other = same_fetch(s, n_known, key)) {
-    s.was_sought = false;  // it may need more than the other
-    s.ledger().pass(now_, s.waits_as());
+    s.account.was_sought = false;  // it may need more than the other
+    s.ledger().pass(now_, s.account.waits_as());
     s.state = SequenceState::kFetching;
     fetches_.push_back({&s, next_ticket_++, n_known, n_known, key, key, 0, other->until, other->ticket});
     return true;
   }
   const int32_t n_wanted = n_there(s, n_known, n_blocks, key);
   const double computing = seconds_to_compute(n_known, n_wanted);
-  s.was_sought = n_wanted == n_known || !is_worth(n_wanted - n_known, computing);
-  if (s.was_sought) return false;
-  s.n_computed = cache_.match(s.scope, std::span(s.tokens).first(static_cast<size_t>(n_known * cache_.block_len())),
-                              s.blocks, copies);
-  s.n_published = s.n_computed / cache_.block_len();
-  if (s.n_published != n_known || !has_room(s, n_kept_free)) {
-    cache_.release(s.blocks);
-    s.n_computed = s.n_published = 0;
+  s.account.was_sought = n_wanted == n_known || !is_worth(n_wanted - n_known, computing);
+  if (s.account.was_sought) return false;
+  s.place.match(cache_, std::span(s.tokens).first(static_cast<size_t>(n_known * cache_.block_len())), copies);
+  if (s.place.n_published() != n_known || !has_room(s, n_kept_free)) {
+    s.place.drop(cache_);
     return false;
   }
-  s.was_sought = true;
-  s.ledger().pass(now_, s.waits_as());
+  s.account.was_sought = true;
+  s.ledger().pass(now_, s.account.waits_as());
   s.state = SequenceState::kFetching;
   fetches_.push_back(
       {&s, next_ticket_++, n_wanted, n_known, key, key, index_.next_use(), now_ + std::max(kLeastWait, computing), 0});
@@ -123,7 +120,8 @@ bool DiskTier::is_worth(int32_t n_blocks, double computing) {
 
 // As for its admission: what is fetched must not be thrown away again.
 bool DiskTier::has_room(const Sequence& s, int32_t n_kept_free) const {
-  return cache_.n_blocks_missing(s.blocks, s.n_computed, s.n_tokens() + 1) + n_kept_free <= cache_.pool().n_available();
+  return cache_.n_blocks_missing(s.place.blocks(), s.n_computed(), s.n_tokens() + 1) + n_kept_free <=
+         cache_.pool().n_available();
 }
 
 // Who waits for the very next block that this one lacks.
@@ -191,7 +189,7 @@ void DiskTier::take(const DurableStore::Done& done, int32_t n_kept_free) {
 bool DiskTier::arrive(Fetch& f, const DurableStore::Done& done, int32_t n_kept_free) {
   if (done.outcome != BlockIo::kDone) return false;
   Sequence& s = *f.sequence;
-  const auto i = static_cast<int32_t>(s.n_computed / cache_.block_len());
+  const auto i = static_cast<int32_t>(s.n_computed() / cache_.block_len());
   // The key implies this; these are the bytes about to be used. A record may contain more than was asked for.
   if (i >= f.n_asked || parent_of_image(done.image) != f.arrived ||
       !std::ranges::equal(tokens_of_image(format_, done.image), tokens_of(s, i))) {
@@ -208,7 +206,7 @@ bool DiskTier::import(Sequence& s, std::span<std::byte> payload) {
   copies_.clear();
   bool has_block = false;
   try {
-    has_block = cache_.reserve(s.blocks, s.n_computed, s.n_computed + cache_.block_len(), copies_);
+    has_block = s.place.reserve(cache_, s.n_computed() + cache_.block_len(), copies_);
   } catch (const std::bad_alloc&) {
   }
   if (!copies_.empty()) {  // what had to go for it goes down a tier first
@@ -216,9 +214,9 @@ bool DiskTier::import(Sequence& s, std::span<std::byte> payload) {
     cache_.transferred(copies_);
   }
   if (!has_block) return false;
-  worker_.import_block(s.blocks[static_cast<size_t>(s.n_published)], payload);
-  s.n_computed += cache_.block_len();
-  s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  worker_.import_block(s.place.blocks()[static_cast<size_t>(s.place.n_published())], payload);
+  s.place.advance(cache_.block_len());
+  s.place.publish(cache_, s.tokens);
   return true;
 }
 
@@ -240,7 +238,7 @@ void DiskTier::count(const DurableStore::Done& done) {
 
 bool DiskTier::is_over(const Fetch& f) const {
   if (f.following != 0) return !std::ranges::any_of(fetches_, [&](const Fetch& o) { return o.ticket == f.following; });
-  return f.is_over || f.sequence->n_published >= f.n_wanted || now_ >= f.until;
+  return f.is_over || f.sequence->place.n_published() >= f.n_wanted || now_ >= f.until;
 }
 
 // Those after another one stand after it here too.
@@ -251,7 +249,7 @@ void DiskTier::end_fetches() {
       ++i;
       continue;
     }
-    stats_.n_abandoned += f.following == 0 && f.sequence->n_published < f.n_wanted;
+    stats_.n_abandoned += f.following == 0 && f.sequence->place.n_published() < f.n_wanted;
     ended_.push_back(f.sequence);
     fetches_.erase(fetches_.begin() + static_cast<ptrdiff_t>(i));
   }
@@ -264,7 +262,7 @@ void DiskTier::forget(const Sequence& s) {
 Sequence* DiskTier::give_way() {
   for (size_t i = fetches_.size(); i-- > 0;) {
     Sequence* s = fetches_[i].sequence;
-    if (s->blocks.empty()) continue;
+    if (!s->place.has_blocks()) continue;
     ++stats_.n_abandoned;
     fetches_.erase(fetches_.begin() + static_cast<ptrdiff_t>(i));
     return s;
@@ -275,19 +273,18 @@ Sequence* DiskTier::give_way() {
 // ---- saving --------------------------------------------------------------------------------------------------------
 
 void DiskTier::save(Sequence& s) {
-  DurableChain& chain = s.durable;
-  while (chain.n_blocks < s.n_published) {
+  const DurableChain& chain = s.place.durable();
+  while (chain.n_blocks < s.place.n_published()) {
     const int32_t i = chain.n_blocks;
-    if (i == 0) chain = {.n_blocks = 0, .last = key_of(s.scope), .use = index_.next_use()};
+    if (i == 0) s.place.begin_chain(key_of(s.place.scope()), index_.next_use());
     const DurableKey key = durable_key_of_block(chain.last, tokens_of(s, i));
     const int64_t age = DurableIndex::age_of(chain.use, i);
     if (index_.contains(key)) {
       if (index_.touch(key, age, kFar)) store_->touch(key, age);
-    } else if (s.blocks[static_cast<size_t>(i)] != BlockId::kNone && !write(s, i, key, chain.last)) {
+    } else if (s.place.blocks()[static_cast<size_t>(i)] != BlockId::kNone && !write(s, i, key, chain.last)) {
       return;
     }
-    chain.last = key;
-    ++chain.n_blocks;
+    s.place.extend_chain(key);
   }
 }
 
@@ -298,7 +295,7 @@ bool DiskTier::write(const Sequence& s, int32_t i, const DurableKey& key, const 
     store_->remove(*oldest);
     ++stats_.n_evicted;
   }
-  const int64_t age = DurableIndex::age_of(s.durable.use, i);
+  const int64_t age = DurableIndex::age_of(s.place.durable().use, i);
   try {
     if (fits) index_.add({key, image_bytes_, age});
   } catch (const std::bad_alloc&) {
@@ -308,14 +305,16 @@ bool DiskTier::write(const Sequence& s, int32_t i, const DurableKey& key, const 
   const std::span<std::byte> image = store_->image_to_write();
   if (!image.empty()) {
     begin_image(format_, image, key, parent, tokens_of(s, i));
-    worker_.export_block(s.blocks[static_cast<size_t>(i)], payload_of(format_, image));
+    worker_.export_block(s.place.blocks()[static_cast<size_t>(i)], payload_of(format_, image));
     if (store_->write(key, age, image)) return true;
   }
   index_.remove(key);
   return false;
 }
 
-void DiskTier::leave(const Sequence& s) { stats_.n_unsaved += std::max(0, s.n_published - s.durable.n_blocks); }
+void DiskTier::leave(const Sequence& s) {
+  stats_.n_unsaved += std::max(0, s.place.n_published() - s.place.durable().n_blocks);
+}
 
 void DiskTier::tell(DiskStats& stats) const {
   stats = stats_;

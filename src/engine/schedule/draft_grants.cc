@@ -20,7 +20,7 @@ Share* likeliest_draft(StepPlan& plan) {
   for (Share& share : plan.shares) {
     const Sequence& s = *share.sequence;
     const auto next = static_cast<size_t>(share.n_drafts);
-    if (share.n_drafts >= s.drafts.size() || s.n_computed + share.n_tokens < s.n_tokens()) continue;
+    if (share.n_drafts >= s.drafts.size() || s.n_computed() + share.n_tokens < s.n_tokens()) continue;
     if (s.drafts.likely[next] > most) best = &share, most = s.drafts.likely[next];
   }
   return best;
@@ -51,7 +51,7 @@ void grant_drafts(StepPlan& plan, const StepBudget& budget, const StepCost& cost
   if (share == nullptr) return;
   StepLoad load = plan.load, decodes;
   for (const Share& decode : plan.shares) {
-    if (decode.n_tokens == 1) decodes.add_decode(decode.sequence->n_computed);
+    if (decode.n_tokens == 1) decodes.add_decode(decode.sequence->n_computed());
   }
   const auto seconds = [&](const StepLoad& of) { return cost.is_known() ? cost.seconds(of) : drafted_seconds(of); };
   const double limit = (load.n_prompt_tokens > 0 ? budget.seconds : budget.seconds_with_drafts) - spent;

@@ -9,10 +9,10 @@ namespace ibid {
 
 std::span<const BlockId> NewBlocks::blocks_of(const Share& share) const {
   const Sequence& s = *share.sequence;
-  const auto begin = static_cast<size_t>(s.n_computed / block_len_);
-  const auto end = static_cast<size_t>((s.n_computed + share.n_tokens - 1) / block_len_) + 1;
-  if (s.blocks.size() < end) return {};
-  return std::span<const BlockId>(s.blocks).subspan(begin, end - begin);
+  const auto begin = static_cast<size_t>(s.n_computed() / block_len_);
+  const auto end = static_cast<size_t>((s.n_computed() + share.n_tokens - 1) / block_len_) + 1;
+  if (s.place.blocks().size() < end) return {};
+  return std::span<const BlockId>(s.place.blocks()).subspan(begin, end - begin);
 }
 
 int32_t NewBlocks::n_positions(const Share& share) const {

@@ -15,7 +15,7 @@ void PromptTurns::list(std::span<Sequence* const> running, std::span<Sequence* c
   flows_.clear();
   oldest_ = first_waiting_ = nullptr;
   const auto add = [this](Sequence* s, bool waits) {
-    candidates_.push_back({s, waits, policy_.turn_of(*s), s->key, n_expected(*s)});
+    candidates_.push_back({s, waits, policy_.turn_of(*s), s->account.key, n_expected(*s)});
   };
   for (Sequence* s : running) add(s, false);
   for (Sequence* s : waiting) add(s, true);
@@ -49,10 +49,11 @@ bool PromptTurns::goes_before(const Candidate& a, const Candidate& b) const {
 // Each flow's candidates stand together, the next one last: a grant changes the turns of whole flows.
 void PromptTurns::sort() {
   std::ranges::sort(candidates_, [this](const Candidate& a, const Candidate& b) {
-    return a.sequence->flow != b.sequence->flow ? a.sequence->flow < b.sequence->flow : goes_before(b, a);
+    return a.sequence->account.flow != b.sequence->account.flow ? a.sequence->account.flow < b.sequence->account.flow
+                                                                : goes_before(b, a);
   });
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    const bool is_first = i == 0 || candidates_[i].sequence->flow != candidates_[i - 1].sequence->flow;
+    const bool is_first = i == 0 || candidates_[i].sequence->account.flow != candidates_[i - 1].sequence->account.flow;
     if (is_first) flows_.push_back({.begin = i});
     flows_.back().end = i + 1;
   }

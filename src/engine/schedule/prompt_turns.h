@@ -19,7 +19,7 @@
 namespace ibid {
 
 // Tokens of a sequence that are not computed yet and not known to be cached.
-inline int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed, s.n_known); }
+inline int32_t n_expected(const Sequence& s) { return s.n_tokens() - std::max(s.n_computed(), s.account.n_known); }
 
 class PromptTurns {
  public:

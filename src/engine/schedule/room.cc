@@ -13,7 +13,7 @@ Room::Room(BlockCache& cache, Policy& policy, WaitingQueue& queue, std::vector<S
     : cache_(cache), policy_(policy), queue_(queue), running_(running), disk_(disk), context_len_(context_len) {}
 
 bool Room::reserve(Sequence& s, int32_t n_tokens, StepPlan& plan) {
-  while (!cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies) || !reserve_states(s, n_tokens)) {
+  while (!s.place.reserve(cache_, n_tokens, plan.copies) || !reserve_states(s, n_tokens)) {
     if (reclaim_for(s, plan)) continue;
     preempt(s, plan);
     return false;
@@ -26,29 +26,29 @@ bool Room::reserve(Sequence& s, int32_t n_tokens, StepPlan& plan) {
 bool Room::reserve_states(Sequence& s, int32_t n_tokens) {
   const StatePool& states = cache_.states();
   if (!states.keeps_states()) return true;
-  if (!cache_.reserve_state(s.states, s.n_computed, n_tokens, s.next_states)) return false;
+  if (!s.place.reserve_state(cache_, n_tokens)) return false;
   const int32_t step = cache_.state_step();
-  for (int32_t n = s.n_computed; (n = next_snapshot_point(s, n, step)) < n_tokens && states.n_available() > 0;)
-    cache_.reserve_state({}, 0, n, s.next_states);
+  for (int32_t n = s.n_computed(); (n = next_snapshot_point(s, n, step)) < n_tokens && states.n_available() > 0;)
+    s.place.reserve_state_beside(cache_, n);
   return true;
 }
 
 int32_t Room::reserve_spare(Sequence& s, int32_t n_tokens, StepPlan& plan) {
   const StatePool& states = cache_.states();
   if (states.keeps_states()) n_tokens = std::min(n_tokens, s.n_tokens() + states.n_available());
-  const int32_t n_blocks = static_cast<int32_t>(s.blocks.size()) + cache_.pool().n_available();
+  const int32_t n_blocks = static_cast<int32_t>(s.place.blocks().size()) + cache_.pool().n_available();
   n_tokens = std::min(n_tokens, n_blocks * cache_.block_len());
   // Its share has made the block that it writes to its own, so that nothing is to be copied and what is counted fits.
-  if (!cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies))
-    n_tokens = std::min(n_tokens, static_cast<int32_t>(s.blocks.size()) * cache_.block_len());
+  if (!s.place.reserve(cache_, n_tokens, plan.copies))
+    n_tokens = std::min(n_tokens, static_cast<int32_t>(s.place.blocks().size()) * cache_.block_len());
   for (int32_t n = s.n_tokens(); states.keeps_states() && n < n_tokens; ++n)
-    cache_.reserve_state({}, 0, n + 1, s.next_states);
+    s.place.reserve_state_beside(cache_, n + 1);
   return n_tokens;
 }
 
 bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
   if (Sequence* fetching = disk_ == nullptr ? nullptr : disk_->give_way()) {
-    drop_blocks(*fetching);
+    fetching->place.drop(cache_);
     queue_.push(*fetching);
     return true;
   }
@@ -61,7 +61,7 @@ bool Room::reclaim_for(const Sequence& s, StepPlan& plan) {
 
 bool Room::strip(Sequence* holder) {
   if (holder == nullptr) return false;
-  drop_blocks(*holder);
+  holder->place.drop(cache_);
   return true;
 }
 
@@ -70,25 +70,22 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   std::erase(running_, &s);
   plan.withdraw(s);
   s.drafts.clear();
-  s.n_computed_when_preempted = std::max(s.n_computed_when_preempted, s.n_computed);
+  s.account.n_computed_when_preempted = std::max(s.account.n_computed_when_preempted, s.n_computed());
   // What is not needed until it runs again, it finds again: to its last token.
-  cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
-  if (const StateId state = state_after(s.states, s.n_computed); state != StateId::kNone)
-    cache_.hold_state(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks, state);
-  drop_blocks(s);
-  s.was_sought = false;
-  ++s.n_preemptions;
+  s.place.leave_all(cache_, s.tokens);
+  s.place.drop(cache_);
+  s.account.was_sought = false;
+  ++s.account.n_preemptions;
   ++n_preemptions_;
-  s.n_tokens_when_preempted = s.n_tokens();
+  s.account.n_tokens_when_preempted = s.n_tokens();
   queue_.push(s);
 }
 
 bool Room::admit(Sequence& s, StepPlan& plan) {
-  const bool held = !s.blocks.empty();
+  const bool held = s.place.has_blocks();
   if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
-    s.n_computed = cache_.match(s.scope, known, s.blocks, s.states, plan.copies);
-    s.n_published = s.n_computed / cache_.block_len();
+    s.place.match(cache_, known, plan.copies);
   }
   // Where nothing runs, it takes from those before it too: a policy may have chosen it although they hold blocks, which
   // would never be freed.
@@ -98,15 +95,14 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
            strip(running_.empty() ? queue_.last_other_holder(s) : queue_.last_holder(&s)));
   // Whatever runs gives one back; what it has found until then is worth more than an early start.
   if (cache_.states().keeps_states() && cache_.states().n_available() == 0) {
-    if (!held) drop_blocks(s);
+    if (!held) s.place.drop(cache_);
     return false;
   }
   // A block to copy needs room besides its copy: alone, a sequence of full length fits only without it.
-  s.n_computed = cache_.rewind_to_block(s.blocks, s.states, s.n_computed);
-  s.n_published = std::min(s.n_published, s.n_computed / cache_.block_len());
+  s.place.rewind_to_block(cache_);
   if (admit_blocks(s, plan)) return true;
   // What was held before stays so: its blocks cannot be found by others.
-  if (!held) drop_blocks(s);
+  if (!held) s.place.drop(cache_);
   return false;
 }
 
@@ -115,11 +111,10 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
 bool Room::admit_blocks(Sequence& s, StepPlan& plan) {
   const int32_t n_tokens = std::min(s.n_tokens() + 1, std::max(s.n_tokens(), context_len_));
   const int32_t n_kept_free = cache_.keeps_blocks() ? static_cast<int32_t>(running_.size()) : 0;
-  if (cache_.n_blocks_missing(s.blocks, s.n_computed, n_tokens) + n_kept_free > cache_.pool().n_available())
+  if (cache_.n_blocks_missing(s.place.blocks(), s.n_computed(), n_tokens) + n_kept_free > cache_.pool().n_available())
     return false;
   if (cache_.states().keeps_states() && cache_.states().n_available() == 0) return false;
-  return cache_.reserve(s.blocks, s.n_computed, n_tokens, plan.copies) &&
-         cache_.reserve_spare_state(s.states, s.n_computed, s.next_states);
+  return s.place.reserve(cache_, n_tokens, plan.copies) && s.place.reserve_spare_state(cache_);
 }
 
 void Room::park(Sequence& s) {
@@ -132,19 +127,12 @@ void Room::unpark(Sequence& s) { std::erase(parked_, &s); }
 Sequence* Room::parked_holder(const Sequence& asker, bool is_admitted) const {
   Sequence* last = nullptr;
   for (Sequence* s : parked_) {
-    const bool gives_way = !is_admitted || running_.empty() || s->group == asker.group || asker.key < s->key;
-    if (s->blocks.empty() || !gives_way) continue;
-    if (last == nullptr || last->key < s->key) last = s;
+    const bool gives_way =
+        !is_admitted || running_.empty() || s->group == asker.group || asker.account.key < s->account.key;
+    if (!s->place.has_blocks() || !gives_way) continue;
+    if (last == nullptr || last->account.key < s->account.key) last = s;
   }
   return last;
-}
-
-void Room::drop_blocks(Sequence& s) {
-  cache_.release(s.blocks);
-  cache_.release(s.states);
-  cache_.release(s.next_states);
-  s.n_computed = 0;
-  s.n_published = 0;
 }
 
 }  // namespace ibid

@@ -36,7 +36,6 @@ class Room {
   bool admit(Sequence& sequence, StepPlan& plan);
   // Back into the queue without its blocks; it goes on as if nothing had happened. It must be running.
   void preempt(Sequence& sequence, StepPlan& plan);
-  void drop_blocks(Sequence& sequence);
   // Room for so many that are parked; only this may throw, for want of memory.
   void make_room(size_t n_sequences) { grow(parked_, n_sequences); }
   void park(Sequence& sequence);  // into state kParked

@@ -18,7 +18,6 @@ constexpr int32_t kOldestPart = 4;   // the first in order has a quarter
 constexpr double kBesideOthers = 5;  // a prompt takes so many times as long beside decodes and other prompts
 constexpr double kNoLimit = Policy::kNoLimit;
 
-int32_t n_missing(const Sequence& s) { return s.n_tokens() - s.n_computed; }
 }  // namespace
 
 Scheduler::Scheduler(BlockCache& cache, StepCost& cost, DiskTier* disk, const SchedulerOptions& options)
@@ -52,11 +51,11 @@ void Scheduler::make_room(const Request& request, size_t n_sequences) {
 }
 
 void Scheduler::enqueue(Sequence& s) {
-  s.key = policy_->key_of(s);
+  s.account.key = policy_->key_of(s);
   policy_->queued(s);
-  s.n_known = cache_.n_known(s.scope, std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())));
+  s.account.n_known = cache_.n_known(s.place.scope(), std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())));
   if (s.request->ttft_target > 0 && cost_.is_known()) {
-    s.due -= kBesideOthers * cost_.seconds(with_prompt({}, s, s.n_known));
+    s.account.due -= kBesideOthers * cost_.seconds(with_prompt({}, s, s.account.n_known));
   }
   queue_.push(s);
 }
@@ -71,7 +70,7 @@ double Scheduler::tpot_of(const Sequence& s) const {
 }
 
 void Scheduler::choose_decodes() {
-  for (Sequence* s : running_) s->sits_out = false;
+  for (Sequence* s : running_) s->account.sits_out = false;
   fair_limit_ = policy_->choose_decodes(running_);
 }
 
@@ -89,8 +88,8 @@ StepPrices Scheduler::prices() const {
   StepLoad decodes, with;
   double tpot = kNoLimit;
   for (const Sequence* s : running_) {
-    if (n_missing(*s) != 1 || s->sits_out) continue;
-    decodes.add_decode(s->n_computed);
+    if (s->n_missing() != 1 || s->account.sits_out) continue;
+    decodes.add_decode(s->n_computed());
     tpot = std::min(tpot, tpot_of(*s));
   }
   StepPrices prices{.n_decodes = std::max(1, decodes.n_decode_tokens),
@@ -106,8 +105,9 @@ StepPrices Scheduler::prices() const {
 const StepPlan& Scheduler::plan(double spent) {
   plan_.clear();
   grant_work();
-  if (plan_.empty() && plan_.starved.empty() && std::ranges::any_of(running_, &Sequence::sits_out)) {
-    for (Sequence* s : running_) s->sits_out = false;  // those whose turn it was found no blocks
+  if (plan_.empty() && plan_.starved.empty() &&
+      std::ranges::any_of(running_, [](const Sequence* s) { return s->account.sits_out; })) {
+    for (Sequence* s : running_) s->account.sits_out = false;  // those whose turn it was found no blocks
     grant_work();
   }
   grant_drafts(plan_, budget_, cost_, room_, spent);
@@ -135,7 +135,7 @@ void Scheduler::grant_work() {
 
 // Will the blocks of its next tokens be new? Who waits has those that the pool gives next.
 bool Scheduler::comes_to_new_memory(const Sequence& s) const {
-  return !reads_whole_ && new_blocks_.has(s.blocks.empty() ? cache_.pool().front() : s.blocks.back());
+  return !reads_whole_ && new_blocks_.has(s.place.has_blocks() ? s.place.blocks().back() : cache_.pool().front());
 }
 
 // And all that is left of its prompt, after n_before tokens.
@@ -153,14 +153,14 @@ void Scheduler::grant_decodes() {
   window_.clear();
   for (Sequence* s : turn_) {
     running_tpot_ = std::min(running_tpot_, tpot_of(*s));
-    if (n_missing(*s) > 1) window_.push_back(s);
-    if (n_missing(*s) != 1 || s->sits_out) continue;
-    decodes.add_decode(s->n_computed);
+    if (s->n_missing() > 1) window_.push_back(s);
+    if (s->n_missing() != 1 || s->account.sits_out) continue;
+    decodes.add_decode(s->n_computed());
     tpot = std::min(tpot, tpot_of(*s));
   }
   budget_ = budget_for(decodes, tpot);
   for (Sequence* s : turn_) {
-    if (s->state == SequenceState::kRunning && n_missing(*s) == 1 && !s->sits_out) grant(*s, 1);
+    if (s->state == SequenceState::kRunning && s->n_missing() == 1 && !s->account.sits_out) grant(*s, 1);
   }
 }
 
@@ -208,7 +208,8 @@ void Scheduler::grant_prompts() {
   }
   // What was kept for the oldest, where that is all and it has no place or no blocks: no prompt would ever get on.
   for (size_t i = 0; i < turn_.size() && plan_.n_tokens == n_before; ++i) {
-    if (turn_[i]->state == SequenceState::kRunning && n_missing(*turn_[i]) > 1) grant_prompt(*turn_[i], false, budget_);
+    if (turn_[i]->state == SequenceState::kRunning && turn_[i]->n_missing() > 1)
+      grant_prompt(*turn_[i], false, budget_);
   }
 }
 
@@ -219,16 +220,16 @@ StepBudget Scheduler::without_part_of(const Sequence* oldest) const {
   limit.n_tokens -= std::min(n, reads_whole_ ? n : (budget_.n_tokens - plan_.n_tokens + kOldestPart - 1) / kOldestPart);
   if (limit.seconds == kNoLimit) return limit;
   const double begin = cost_.seconds(plan_.load);
-  const double whole = cost_.seconds(with_prompt(plan_.load, *oldest, oldest->n_computed));
+  const double whole = cost_.seconds(with_prompt(plan_.load, *oldest, oldest->n_computed()));
   limit.seconds -= std::min(whole - begin, std::max(0.0, limit.seconds - begin) / kOldestPart);
   return limit;
 }
 
 void Scheduler::grant_prompt(Sequence& s, bool waits, const StepBudget& limit) {
   const bool is_here = s.state == (waits ? SequenceState::kWaiting : SequenceState::kRunning);
-  if (!is_here || n_within(limit, s, waits ? std::max(s.n_computed, s.n_known) : s.n_computed) <= 0) return;
+  if (!is_here || n_within(limit, s, waits ? std::max(s.n_computed(), s.account.n_known) : s.n_computed()) <= 0) return;
   if (waits && !admit(s)) return;
-  grant(s, n_within(limit, s, s.n_computed));
+  grant(s, n_within(limit, s, s.n_computed()));
 }
 
 // How many of the tokens after n_computed fit. A step with decodes has some of prompts, however costly.
@@ -281,7 +282,7 @@ bool Scheduler::admit(Sequence& s) {
 
 void Scheduler::start(Sequence& s) {
   s.state = SequenceState::kRunning;
-  const auto before = [](const Sequence* a, const Sequence* b) { return a->key < b->key; };
+  const auto before = [](const Sequence* a, const Sequence* b) { return a->account.key < b->account.key; };
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &s, before), &s);
 }
 
@@ -304,12 +305,12 @@ bool Scheduler::keeps_targets_with(const Sequence& s) const {
 void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   int32_t n = std::min(n_tokens, budget_.n_tokens - plan_.n_tokens);
   // Every token from first_row() on has a row, so as many tokens go from the end as rows are too many.
-  const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed + n_of - s.first_row()); };
+  const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed() + n_of - s.first_row()); };
   const int32_t n_beyond = rows_of(n) - (budget_.n_rows - plan_.n_rows);
   n -= std::max(0, std::min(n, n_beyond));
   if (n <= 0) return;
   try {
-    if (!room_.reserve(s, s.n_computed + n, plan_)) return;
+    if (!room_.reserve(s, s.n_computed() + n, plan_)) return;
   } catch (const std::bad_alloc&) {
     return plan_.starved.push_back(s.request->id);
   }
@@ -337,15 +338,15 @@ void Scheduler::park(Sequence& s) {
 
 void Scheduler::resume(Sequence& s) {
   if (s.state == SequenceState::kParked) room_.unpark(s);
-  if (s.key.id == SeqId::kNone) return enqueue(s);
-  const bool has_place = !s.blocks.empty() && static_cast<int32_t>(running_.size()) < max_sequences_;
+  if (s.account.key.id == SeqId::kNone) return enqueue(s);
+  const bool has_place = s.place.has_blocks() && static_cast<int32_t>(running_.size()) < max_sequences_;
   has_place ? start(s) : queue_.push(s);
 }
 
 void Scheduler::rest(Sequence& s) {
   if (s.state == SequenceState::kParked) room_.unpark(s);
   s.state = SequenceState::kHeld;
-  room_.drop_blocks(s);
+  s.place.drop(cache_);
 }
 
 bool Scheduler::is_known_not_to_fit(const Sequence& s) const {
@@ -361,7 +362,7 @@ void Scheduler::remove(Sequence& s) {
   if (s.state == SequenceState::kRunning) std::erase(running_, &s);
   if (s.state == SequenceState::kFetching) disk_->forget(s);
   if (s.state == SequenceState::kParked) room_.unpark(s);
-  room_.drop_blocks(s);
+  s.place.drop(cache_);
   policy_->gone(s);
   s.state = SequenceState::kFinished;
 }

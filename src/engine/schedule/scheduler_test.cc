@@ -19,14 +19,14 @@ struct Queue {
     s->tokens.assign(static_cast<size_t>(prompt_len), TokenId{static_cast<int32_t>(sequences.size())});
     s->prompt_len = prompt_len;
     s->n_scored = prompt_len - 1;
-    s->scope = cache.tree().hold({});
+    s->place.enter(cache.tree().hold({}));
     scheduler.make_room(*s->request, sequences.size() + 1);
     scheduler.enqueue(*s);
     return *sequences.emplace_back(std::move(s));
   }
   // Applies the plan as a step would: all its shares are computed.
   void settle(const StepPlan& plan) {
-    for (const Share& share : plan.shares) share.sequence->n_computed += share.n_tokens;
+    for (const Share& share : plan.shares) share.sequence->place.advance(share.n_tokens);
   }
 
   BlockCache cache;
@@ -53,7 +53,7 @@ TEST(Scheduler, WhoLosesItsBlocksLosesItsShareOfThePlanToo) {
   for (const Share& share : plan.shares) {
     const Sequence& s = *share.sequence;
     EXPECT_EQ(s.state, SequenceState::kRunning) << "a share of one that was preempted";
-    EXPECT_GE(static_cast<int32_t>(s.blocks.size()), queue.cache.n_blocks_for(s.n_computed + share.n_tokens));
+    EXPECT_GE(static_cast<int32_t>(s.place.blocks().size()), queue.cache.n_blocks_for(s.n_computed() + share.n_tokens));
   }
 }
 

@@ -15,7 +15,7 @@ constexpr int kMaxSeen = 4096;
 // one that wastes least.
 constexpr double kSlack = 1.1;
 
-bool decodes(const Sequence& s) { return s.n_tokens() - s.n_computed == 1; }
+bool decodes(const Sequence& s) { return s.n_missing() == 1; }
 
 // What a tenant would have of n places beside all who have sequences.
 double part_of(const Flow& flow, double all_weights, size_t n) {
@@ -31,7 +31,7 @@ FairPolicy::FairPolicy(const PolicyOptions& options, const StepCost& cost) : Pol
 
 OrderKey FairPolicy::key_of(const Sequence& s) { return {.rank = ~s.request->priority, .id = s.id}; }
 
-double FairPolicy::turn_of(const Sequence& s) const { return s.flow->tag; }
+double FairPolicy::turn_of(const Sequence& s) const { return s.account.flow->tag; }
 
 void FairPolicy::meet(const Request& request) { flows_.try_emplace(request.tenant); }
 
@@ -41,13 +41,13 @@ void FairPolicy::queued(Sequence& s) {
   Flow& flow = it->second;
   flow.weight = static_cast<double>(s.request->weight);
   if (flow.n_sequences++ == 0) flow.tag = std::max(flow.tag, now_);
-  s.flow = &flow;
+  s.account.flow = &flow;
 }
 
 void FairPolicy::gone(Sequence& s) {
-  if (s.flow == nullptr) return;
-  --s.flow->n_sequences;
-  s.flow = nullptr;
+  if (s.account.flow == nullptr) return;
+  --s.account.flow->n_sequences;
+  s.account.flow = nullptr;
 }
 
 double FairPolicy::choose_decodes(std::span<Sequence* const> running) {
@@ -62,8 +62,8 @@ double FairPolicy::choose_decodes(std::span<Sequence* const> running) {
   if (cost().seconds(all) <= kSlack * for_decodes) return limit;
   waiting_.clear();
   for (Sequence* s : running) {
-    if (!decodes(*s) || s->flow == first) continue;
-    s->sits_out = s->flow->sits_out = true;
+    if (!decodes(*s) || s->account.flow == first) continue;
+    s->account.sits_out = s->account.flow->sits_out = true;
     waiting_.push_back(s);
   }
   fill(*first, first->decodes, for_decodes);
@@ -82,8 +82,8 @@ Flow* FairPolicy::most_pressed(std::span<Sequence* const> running, double& limit
   const bool has_places = static_cast<int32_t>(running.size()) < options().max_sequences;
   for (auto& [tenant, flow] : flows_) flow.n_held = has_places ? flow.n_sequences : 0;  // that may have prompts
   for (const Sequence* s : running) {
-    if (decodes(*s)) s->flow->decodes.add_decode(s->n_computed);
-    s->flow->n_held += (has_places ? 0 : 1) - (decodes(*s) ? 1 : 0);
+    if (decodes(*s)) s->account.flow->decodes.add_decode(s->n_computed());
+    s->account.flow->n_held += (has_places ? 0 : 1) - (decodes(*s) ? 1 : 0);
   }
   Flow* first = nullptr;
   for (auto& [tenant, flow] : flows_) {
@@ -110,21 +110,21 @@ double FairPolicy::kept_for_prompts(double limit) const {
 void FairPolicy::fill(const Flow& first, StepLoad load, double limit) {
   // Each tenant's stand together, who had its turn last at the end.
   std::ranges::sort(waiting_, [](const Sequence* a, const Sequence* b) {
-    if (a->flow != b->flow) return a->flow < b->flow;
-    const bool a_had = a->key <= a->flow->last, b_had = b->key <= b->flow->last;
-    return a_had != b_had ? b_had : a->key < b->key;
+    if (a->account.flow != b->account.flow) return a->account.flow < b->account.flow;
+    const bool a_had = a->account.key <= a->account.flow->last, b_had = b->account.key <= b->account.flow->last;
+    return a_had != b_had ? b_had : a->account.key < b->account.key;
   });
   turns_.clear();
   for (size_t i = 0; i < waiting_.size(); ++i) {
-    Flow* flow = waiting_[i]->flow;
-    if (i == 0 || waiting_[i - 1]->flow != flow) {
+    Flow* flow = waiting_[i]->account.flow;
+    if (i == 0 || waiting_[i - 1]->account.flow != flow) {
       flow->begin = i;
       turns_.push_back(flow);
     }
     flow->end = i + 1;
   }
   // The tag that a flow will have with the tokens it has in this step, and before it in order of equal ones.
-  std::ranges::sort(turns_, {}, [this](const Flow* flow) { return waiting_[flow->begin]->key; });
+  std::ranges::sort(turns_, {}, [this](const Flow* flow) { return waiting_[flow->begin]->account.key; });
   const auto later = [](const Flow* a, const Flow* b) { return a->next_tag > b->next_tag; };
   for (Flow* flow : turns_) flow->next_tag = flow->tag;
   std::ranges::make_heap(turns_, later);
@@ -133,15 +133,15 @@ void FairPolicy::fill(const Flow& first, StepLoad load, double limit) {
     Flow& flow = *turns_.back();
     Sequence& s = *waiting_[flow.begin];
     StepLoad with = load;
-    with.add_decode(s.n_computed);
+    with.add_decode(s.n_computed());
     const bool is_after = flow.next_tag == flow.tag && flow.tag + 1 / flow.weight <= first.tag;
     if (!is_after && cost().seconds(with) > limit) {
       turns_.pop_back();
       continue;
     }
     load = with;
-    s.sits_out = false;
-    flow.last = s.key;
+    s.account.sits_out = false;
+    flow.last = s.account.key;
     flow.next_tag += 1 / flow.weight;
     if (++flow.begin == flow.end) {
       flow.sits_out = false;
@@ -154,18 +154,18 @@ void FairPolicy::fill(const Flow& first, StepLoad load, double limit) {
 
 void FairPolicy::granted(const Sequence& s, int32_t n_tokens) {
   const double each = n_tokens > 1 ? cost().prompt_token() : 1;
-  s.flow->tag += n_tokens * each / s.flow->weight;
+  s.account.flow->tag += n_tokens * each / s.account.flow->weight;
 }
 
 void FairPolicy::window(const WaitingQueue& queue, size_t n_places, std::vector<Sequence*>& out) {
   for (auto& [tenant, flow] : flows_) flow.n_in_window = 0, flow.is_backlogged = flow.sits_out;
-  for (const Sequence* s : out) s->flow->is_backlogged = true;
+  for (const Sequence* s : out) s->account.flow->is_backlogged = true;
   int n_seen = 0;
   const auto most = static_cast<int32_t>(std::max<size_t>(n_places, 1));  // one, for whom a place may be given up
   queue.each([&](Sequence* s) {
-    s->flow->is_backlogged = true;
-    if (s->flow->n_in_window < most && out.size() < out.capacity()) {
-      ++s->flow->n_in_window;
+    s->account.flow->is_backlogged = true;
+    if (s->account.flow->n_in_window < most && out.size() < out.capacity()) {
+      ++s->account.flow->n_in_window;
       out.push_back(s);
     }
     return ++n_seen < kMaxSeen;
@@ -199,27 +199,32 @@ Sequence* FairPolicy::gives_place(std::span<Sequence* const> running, const Sequ
     flow.n_held = 0;
     if (flow.n_sequences > 0) weights += flow.weight;
   }
-  for (const Sequence* s : running) ++s->flow->n_held;
+  for (const Sequence* s : running) ++s->account.flow->n_held;
   const auto excess = [&](const Flow& flow) {
     return (static_cast<double>(flow.n_held) - part_of(flow, weights, running.size())) / flow.weight;
   };
-  const Flow& own = *asker.flow;
+  const Flow& own = *asker.account.flow;
   if (static_cast<double>(own.n_held + 1) > part_of(own, weights, running.size())) return nullptr;
   Sequence* best = nullptr;
   for (Sequence* s : running) {
-    if (s->flow == &own || s->flow->tag < own.tag || excess(*s->flow) <= 0 || !s->may_be_preempted()) continue;
-    if (best == nullptr || excess(*s->flow) >= excess(*best->flow)) best = s;
+    if (s->account.flow == &own || s->account.flow->tag < own.tag || excess(*s->account.flow) <= 0 ||
+        !s->may_be_preempted())
+      continue;
+    if (best == nullptr || excess(*s->account.flow) >= excess(*best->account.flow)) best = s;
   }
   return best;
 }
 
 Sequence* FairPolicy::victim(std::span<Sequence* const> running, const Sequence& asker) {
   for (auto& [tenant, flow] : flows_) flow.n_held = 0;
-  for (const Sequence* s : running) s->flow->n_held += static_cast<int64_t>(s->blocks.size());
-  const auto load = [](const Sequence& s) { return static_cast<double>(s.flow->n_held) / s.flow->weight; };
+  for (const Sequence* s : running) s->account.flow->n_held += static_cast<int64_t>(s->place.blocks().size());
+  const auto load = [](const Sequence& s) {
+    return static_cast<double>(s.account.flow->n_held) / s.account.flow->weight;
+  };
   Sequence* best = nullptr;
   for (Sequence* s : running) {
-    const bool gives_way = s->flow == asker.flow ? asker.key < s->key : load(*s) > load(asker);
+    const bool gives_way =
+        s->account.flow == asker.account.flow ? asker.account.key < s->account.key : load(*s) > load(asker);
     if (!gives_way || !s->may_be_preempted()) continue;
     if (best == nullptr || load(*s) >= load(*best)) best = s;
   }

@@ -10,8 +10,8 @@ namespace {
 void add_to(StepLoad& load, const Share& share) {
   const Sequence& s = *share.sequence;
   const int32_t n = share.n_certain();
-  n > 1 ? load.add_prompt(s.n_computed, n, share.n_rows - share.n_drafts) : load.add_decode(s.n_computed);
-  if (share.n_drafts > 0) load.add_drafts(s.n_computed + n, share.n_drafts);
+  n > 1 ? load.add_prompt(s.n_computed(), n, share.n_rows - share.n_drafts) : load.add_decode(s.n_computed());
+  if (share.n_drafts > 0) load.add_drafts(s.n_computed() + n, share.n_drafts);
   load.n_new_positions += share.n_new_positions;
 }
 
@@ -42,7 +42,7 @@ void list_rows(StepPlan& plan) {
       plan.rows.push_back({static_cast<int32_t>(i), 0, RowPurpose::kRank});
       continue;
     }
-    const int32_t last = share.sequence->n_tokens() - share.sequence->n_computed - 1;  // of the sequence
+    const int32_t last = share.sequence->n_missing() - 1;  // of the sequence
     for (int32_t token = share.n_tokens - share.n_rows; token < share.n_tokens; ++token) {
       const RowPurpose purpose = token > last    ? RowPurpose::kVerify
                                  : token == last ? RowPurpose::kDraw

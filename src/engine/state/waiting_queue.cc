@@ -8,7 +8,7 @@ namespace ibid {
 
 std::vector<Sequence*>::iterator WaitingQueue::place_of(const Sequence& s) {
   return std::lower_bound(items_.begin(), items_.end(), &s,
-                          [](const Sequence* a, const Sequence* b) { return b->key < a->key; });
+                          [](const Sequence* a, const Sequence* b) { return b->account.key < a->account.key; });
 }
 
 void WaitingQueue::push(Sequence& s) {
@@ -28,14 +28,14 @@ void WaitingQueue::remove(Sequence& s) {
 Sequence* WaitingQueue::last_holder(const Sequence* keep) const {
   for (Sequence* s : items_) {
     if (s == keep) return nullptr;
-    if (!s->blocks.empty()) return s;
+    if (s->place.has_blocks()) return s;
   }
   return nullptr;
 }
 
 Sequence* WaitingQueue::last_other_holder(const Sequence& sequence) const {
   for (Sequence* s : items_) {
-    if (s != &sequence && !s->blocks.empty()) return s;
+    if (s != &sequence && s->place.has_blocks()) return s;
   }
   return nullptr;
 }

@@ -27,11 +27,11 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   CHECK(plan.n_tokens <= limits_.n_tokens && plan.n_rows <= limits_.n_rows && n_sequences <= limits_.n_sequences);
   arrays_.clear();
   for (size_t i = 0; i < plan.shares.size(); ++i) {
-    if (i + 16 < plan.shares.size()) prefetch(*plan.shares[i + 16].sequence, 128);
+    if (i + 16 < plan.shares.size()) prefetch(*plan.shares[i + 16].sequence, kBatchHead);
     if (i + 8 < plan.shares.size()) {
       const Sequence& s = *plan.shares[i + 8].sequence;
-      __builtin_prefetch(s.tokens.data() + s.n_computed);
-      __builtin_prefetch(s.blocks.data() + s.blocks.size());
+      __builtin_prefetch(s.tokens.data() + s.n_computed());
+      __builtin_prefetch(s.place.blocks().data() + s.place.blocks().size());
     }
     add(plan.shares[i]);
   }
@@ -40,37 +40,40 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
   return arrays_.batch();
 }
 
-int32_t BatchBuilder::slot_of(const Sequence& s, int32_t i) const { return slot_in(s.blocks, limits_.block_len, i); }
+int32_t BatchBuilder::slot_of(const Sequence& s, int32_t i) const {
+  return slot_in(s.place.blocks(), limits_.block_len, i);
+}
 
 void BatchBuilder::add(const Share& share) {
   if (!limits_.keeps_blocks) return add_text(share);
   const Sequence& s = *share.sequence;
-  const int32_t end = s.n_computed + share.n_tokens;
-  CHECK(end <= static_cast<int32_t>(s.blocks.size()) * limits_.block_len,
+  const int32_t end = s.n_computed() + share.n_tokens;
+  CHECK(end <= static_cast<int32_t>(s.place.blocks().size()) * limits_.block_len,
         "a share counts on blocks that its sequence has not");
   CHECK(share.n_drafts <= kMaxDrafts);
   const bool is_tree = !s.drafts.is_chain(share.n_drafts);
-  for (int32_t i = s.n_computed; i < end; ++i) {
+  for (int32_t i = s.n_computed(); i < end; ++i) {
     const int32_t draft = i - s.n_tokens();
     const bool is_path = draft >= 0 && is_tree;
     if (is_path) add_path(s, draft);
     arrays_.add(draft < 0 ? s.tokens[static_cast<size_t>(i)] : s.drafts.tokens[static_cast<size_t>(draft)],
                 is_path ? s.n_tokens() - 1 + s.drafts.depth(draft) : i, slot_of(s, i));
-    if (limits_.keeps_states) arrays_.add_state_out(raw(state_after(s.next_states, i + 1)));
+    if (limits_.keeps_states) arrays_.add_state_out(raw(state_after(s.place.next_states(), i + 1)));
   }
   if (limits_.keeps_states) {
-    const StateId state = state_after(s.states, s.n_computed);
-    CHECK(s.n_computed == 0 || state != StateId::kNone, "a sequence goes on where it has no state");
+    const StateId state = state_after(s.place.states(), s.n_computed());
+    CHECK(s.n_computed() == 0 || state != StateId::kNone, "a sequence goes on where it has no state");
     arrays_.add_state_in(raw(state));
   }
-  arrays_.add_blocks(std::span(s.blocks).first(static_cast<size_t>((end + limits_.block_len - 1) / limits_.block_len)));
+  arrays_.add_blocks(
+      std::span(s.place.blocks()).first(static_cast<size_t>((end + limits_.block_len - 1) / limits_.block_len)));
   arrays_.end_sequence();
 }
 
 // An encoder's: whole, or two sequences with types of their own.
 void BatchBuilder::add_text(const Share& share) {
   const Sequence& s = *share.sequence;
-  CHECK(s.n_computed == 0 && share.n_tokens == s.n_tokens(), "a text in pieces");
+  CHECK(s.n_computed() == 0 && share.n_tokens == s.n_tokens(), "a text in pieces");
   const int32_t second = s.request->second_text > 0 ? s.request->second_text : share.n_tokens;
   for (int32_t i = 0; i < share.n_tokens; ++i) {
     arrays_.add(s.tokens[static_cast<size_t>(i)], i, arrays_.n_tokens());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <utility>
 
 #include "engine/state/sequence.h"
 #include "engine/state/step_plan.h"
@@ -54,12 +55,14 @@ class Steps {
       s.request = request_;
       s.tokens.assign(static_cast<size_t>(len), TokenId{0});
       s.prompt_len = len;
-      s.n_computed = size.n_before;
-      for (int32_t i = 0; i < n_each; ++i) s.blocks.push_back(BlockId{next_block++});
+      BlockTable blocks;
+      for (int32_t i = 0; i < n_each; ++i) blocks.push_back(BlockId{next_block++});
+      StateTable states, next_states;
       if (limits_.keeps_states) {
-        s.states = {{size.n_before, StateId{next_state}}};
-        s.next_states = {{len, StateId{next_state++}}};
+        states = {{size.n_before, StateId{next_state}}};
+        next_states = {{len, StateId{next_state++}}};
       }
+      s.place = {std::move(blocks), size.n_before, std::move(states), std::move(next_states)};
       plan.add({.sequence = &s, .n_tokens = size.n_tokens, .n_rows = 1});
     }
     list_rows(plan);

@@ -99,7 +99,7 @@ void Runner::list_tasks(const StepPlan& plan) {
     ShareResult& result = result_.shares[i];
     const auto n_tokens = static_cast<size_t>(share.n_tokens);
     result.hidden = hidden_.empty() ? hidden_ : hidden_.subspan(token * width, n_tokens * width);
-    result.first = share.sequence->n_computed;
+    result.first = share.sequence->n_computed();
     result.first_row = static_cast<int32_t>(token);
     token += n_tokens;
     if (share.sequence->ranks())
@@ -168,7 +168,7 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   const Sequence& s = *plan.shares[share].sequence;
   if (is_told(s)) return;  // that there is a record of the token is enough
   // Of the token that the row speaks about.
-  const int32_t position = s.n_computed + row.token + 1;
+  const int32_t position = s.n_computed() + row.token + 1;
   Result<TokenRecord> scored =
       score_row(logits(task.row), s.tokens[static_cast<size_t>(position)], s.request->prompt_logprobs, scratch.sampler);
   task.is_unsound = !scored;

@@ -1,7 +1,6 @@
 #include "engine/step/settle.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -50,7 +49,7 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
     const Share& share = plan.shares[i];
     Sequence& s = *share.sequence;
     account(share, times);
-    take_states(s);
+    s.place.take_states(cache_);  // also where its share comes to nothing: what was there may be written over
     if (result.shares[i].is_unsound) {
       failures.unsound.push_back(s.request->id);
       continue;
@@ -70,43 +69,36 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
 // before it was preempted, and go on after that.
 void Settler::account(const Share& share, const StepTimes& times) {
   Sequence& s = *share.sequence;
-  s.ledger().pass(times.begun_at, s.waits_as());
-  if (!s.was_admitted) admit(s, times.begun_at);
-  s.n_preemptions_passed = s.answer->timing().n_preemptions = s.n_preemptions;  // reported also if its client leaves
-  const int32_t n_again = std::clamp(s.n_computed_when_preempted - s.n_computed, 0, share.n_certain());
-  const Phase own = s.n_computed + n_again < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
+  s.ledger().pass(times.begun_at, s.account.waits_as());
+  if (!s.account.was_admitted) admit(s, times.begun_at);
+  s.account.n_preemptions_passed = s.account.n_preemptions;
+  s.answer->timing().n_preemptions = s.account.n_preemptions;  // reported also if its client leaves
+  const int32_t n_again = std::clamp(s.account.n_computed_when_preempted - s.n_computed(), 0, share.n_certain());
+  const Phase own = s.n_computed() + n_again < s.prompt_len ? Phase::kPrefill : Phase::kDecode;
   s.ledger().pass_step(times.now, own, times.a_token * (share.n_tokens - n_again), times.a_token * n_again,
                        times.a_row * share.n_rows);
 }
 
 void Settler::admit(Sequence& s, double begun_at) {
-  s.was_admitted = true;
+  s.account.was_admitted = true;
   s.answer->timing().admitted = begun_at;
   if (s.choice > 0) return;
-  s.answer->usage().cached_tokens = s.n_computed;
+  s.answer->usage().cached_tokens = s.n_computed();
   counts_.prompt_tokens += s.prompt_len;
-  counts_.cached_tokens += s.n_computed;
-}
-
-// What the step wrote is the sequence's now, even where the rest of its share comes to nothing: it may have been
-// written over what was there.
-void Settler::take_states(Sequence& s) {
-  if (s.next_states.empty()) return;  // it has none, or has ended
-  cache_.release(s.states);
-  s.states.swap(s.next_states);
+  counts_.cached_tokens += s.n_computed();
 }
 
 void Settler::settle(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
-  if (s.pools()) s.pool.add(s.n_computed, s.n_tokens(), result.hidden);
+  if (s.pools()) s.pool.add(s.n_computed(), s.n_tokens(), result.hidden);
   advance(share);
-  if (s.choice == 0 && s.n_answered() == 0 && s.request->tells_progress) s.answer->set_progress(s.n_computed);
+  if (s.choice == 0 && s.n_answered() == 0 && s.request->tells_progress) s.answer->set_progress(s.n_computed());
   if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);
-  const bool is_whole = s.n_computed == s.n_tokens();
+  const bool is_whole = s.n_missing() == 0;
   if (is_whole) let_followers_go(s);
-  cache_.drop_states_before(s.states, s.n_computed);
+  s.place.drop_states_before(cache_);
   forget_before_window(s);
   if (!is_whole) return;
   if (s.group != nullptr) {
@@ -123,41 +115,29 @@ void Settler::settle(const Share& share, ShareResult& result, double now) {
 
 void Settler::advance(const Share& share) {
   Sequence& s = *share.sequence;
-  const bool is_decode = s.n_computed >= s.prompt_len;
+  const bool is_decode = s.n_computed() >= s.prompt_len;
   (is_decode ? counts_.step_decode_tokens : counts_.step_prefill_tokens) += share.n_certain();
-  s.n_computed += share.n_certain();
+  s.place.advance(share.n_certain());
   publish(s);
   // The same prompt, asked once more, is found whole, also while this one answers.
-  if (!is_decode && s.n_computed == s.prompt_len)
-    cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  if (!is_decode && s.n_computed() == s.prompt_len) s.place.publish_tail(cache_, s.tokens);
   leave_snapshots(s);
 }
 
 // Of the states that it has by now; of the one that it goes on from only where there is another one to write to.
 void Settler::leave_snapshots(Sequence& s) {
   const StatePool& states = cache_.states();
-  for (const HeldState& held : s.states) {
-    if (held.n_tokens > s.n_computed || !is_snapshot_point(s, held.n_tokens, cache_.state_step())) continue;
-    const bool goes_on_from = held.n_tokens == s.n_computed;
+  for (const HeldState& held : s.place.states()) {
+    if (held.n_tokens > s.n_computed() || !is_snapshot_point(s, held.n_tokens, cache_.state_step())) continue;
+    const bool goes_on_from = held.n_tokens == s.n_computed();
     if (states.is_snapshot(held.state) || (goes_on_from && states.n_available() == 0)) continue;
-    cache_.hold_state(s.scope, s.tokens, held.n_tokens, s.n_published, s.blocks, held.state);
-    if (goes_on_from) cache_.reserve_spare_state(s.states, s.n_computed, s.next_states);
-  }
-}
-
-// The states after drafts: of those that were right each is now after as many tokens as its sequence has with it.
-void Settler::keep_states_of(Sequence& s, const std::vector<int32_t>& accepted) {
-  constexpr int32_t kRefused = std::numeric_limits<int32_t>::max();
-  for (HeldState& held : s.states) {
-    if (held.n_tokens <= s.n_tokens()) continue;
-    const auto draft = std::ranges::find(accepted, held.n_tokens - s.n_tokens() - 1);
-    held.n_tokens =
-        draft == accepted.end() ? kRefused : s.n_tokens() + 1 + static_cast<int32_t>(draft - accepted.begin());
+    s.place.hold_state(cache_, s.tokens, held.n_tokens);
+    if (goes_on_from) s.place.reserve_spare_state(cache_);
   }
 }
 
 void Settler::publish(Sequence& s) {
-  s.n_published = cache_.publish(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
+  s.place.publish(cache_, s.tokens);
   if (disk_ != nullptr) disk_->save(s);
 }
 
@@ -169,16 +149,14 @@ void Settler::score(Sequence& s, std::vector<TokenRecord>& scored) {
 }
 
 void Settler::forget_before_window(Sequence& s) {
-  if (window_ > 0) cache_.release_before(s.n_computed - window_ + 1, s.n_published, s.blocks);
+  if (window_ > 0) s.place.release_before(cache_, s.n_computed() - window_ + 1);
 }
 
 void Settler::let_followers_go(Sequence& s) {
   if (s.followers.empty()) return;
   for (Sequence* follower : std::exchange(s.followers, {})) {
     // Each computes the prompt's last token itself: it needs that row of logits anyway.
-    const int32_t n = cache_.fork(s.blocks, s.states, s.prompt_len - 1, follower->blocks, follower->states);
-    follower->n_computed = n;
-    follower->n_published = std::min(s.n_published, follower->n_computed / cache_.block_len());
+    follower->place.fork(cache_, s.place, s.prompt_len - 1);
     follower->answer->usage().cached_tokens = s.answer->usage().cached_tokens;
     scheduler_.enqueue(*follower);
   }
@@ -188,8 +166,8 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   s.sampler_state = result.state;
   s.drafts.clear();
-  s.draft_account.settle(share.n_drafts, static_cast<int32_t>(result.accepted.size()));
-  keep_states_of(s, result.accepted);
+  s.account.drafts.settle(share.n_drafts, static_cast<int32_t>(result.accepted.size()));
+  s.place.keep_drafted_states(s.n_tokens(), result.accepted);
   grammar::Matcher* matcher = s.request->grammar.get();
   if (matcher != nullptr) matcher->hold(s.choice, s.sampler_state.grammar);
   const bool is_closed = matcher != nullptr && matcher->is_closed(s.sampler_state.grammar);
@@ -205,9 +183,9 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (result.failure) return fail(s, *result.failure, now);
   publish(s);
   leave_snapshots(s);
-  cache_.keep_state(s.states, s.n_computed);
+  s.place.keep_state(cache_);
   // What was reserved for drafts that were wrong.
-  if (share.n_drafts > 0) cache_.truncate(s.blocks, s.n_tokens());
+  if (share.n_drafts > 0) s.place.truncate(cache_, s.n_tokens());
 }
 
 void Settler::count_drafts(Sequence& s, int32_t n) {
@@ -228,7 +206,7 @@ void Settler::count_accepted(Sequence& s, size_t place) {
 void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason following) {
   s.tokens.push_back(drawn.chosen.token);
   // What was drawn before it is a draft whose keys, values and state are in place.
-  s.n_computed = cache_.resume_point(s.blocks, s.states, s.n_tokens() - 1);
+  s.place.resume_at(cache_, s.n_tokens() - 1);
   ++counts_.generated_tokens;
   Timing& timing = s.answer->timing();
   if (s.n_answered() == 1) timing.first_token = now;
@@ -256,15 +234,13 @@ void Settler::fail(Sequence& s, Error error, double now) {
 }
 
 void Settler::close(Sequence& s, FinishReason reason, double now) {
-  s.answer->timing().n_preemptions = s.n_preemptions;
-  s.ledger().pass(now, s.waits_as());
+  s.answer->timing().n_preemptions = s.account.n_preemptions;
+  s.ledger().pass(now, s.account.waits_as());
   publish(s);
-  cache_.publish_tail(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks);
-  if (const StateId state = state_after(s.states, s.n_computed); state != StateId::kNone)
-    cache_.hold_state(s.scope, s.tokens, s.n_computed, s.n_published, s.blocks, state);
+  s.place.leave_all(cache_, s.tokens);
   if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);
-  cache_.tree().let_go(std::exchange(s.scope, ScopeId::kNone));
+  s.place.leave(cache_.tree());
   ++counts_.n_finished, ++counts_.step_finished;
   counts_.n_cancelled += reason == FinishReason::kCancelled;
   counts_.n_failed += reason == FinishReason::kError;

@@ -64,10 +64,8 @@ class Settler {
   struct StepTimes;
   void account(const Share& share, const StepTimes& times);
   void admit(Sequence& sequence, double begun_at);
-  void take_states(Sequence& sequence);
   void advance(const Share& share);
   void leave_snapshots(Sequence& sequence);
-  void keep_states_of(Sequence& sequence, const std::vector<int32_t>& accepted);
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
   void append(const Share& share, ShareResult& result, double now);

@@ -26,7 +26,7 @@ void Settler::add_context(const Share& share, const ShareResult& result) {
   Sequence& s = *share.sequence;
   ContrastiveSearch* search = s.group->contrastive;
   if (search == nullptr || s.n_tokens() > s.prompt_len) return;
-  const auto n_new = static_cast<size_t>(std::max(0, s.n_computed - search->n_context()));
+  const auto n_new = static_cast<size_t>(std::max(0, s.n_computed() - search->n_context()));
   const size_t width = result.hidden.size() / static_cast<size_t>(share.n_tokens);
   search->add_context(result.hidden.last(n_new * width), static_cast<int32_t>(width));
   s.n_without_hidden = search->n_context();
@@ -89,13 +89,10 @@ void Settler::seat_children(SearchGroup& group) {
 void Settler::fork(const Sequence& parent, Sequence& s) {
   scheduler_.rest(s);
   s.tokens = parent.tokens;
-  s.n_computed = s.n_published = 0;
-  s.durable = {};
-  s.was_sought = false;
+  s.account.was_sought = false;
   // A parent that has lost its blocks meanwhile has none to share: the child computes them again, or finds them cached.
-  s.n_computed = cache_.fork(parent.blocks, parent.states, parent.n_computed, s.blocks, s.states);
-  s.n_published = std::min(parent.n_published, s.n_computed / cache_.block_len());
-  s.durable = parent.durable;
+  s.place.fork(cache_, parent.place, parent.n_computed());
+  s.place.take_chain(parent.place);
 }
 
 // All sequences at once, best first. The first n seats send them.

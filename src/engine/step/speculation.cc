@@ -70,7 +70,7 @@ void Speculation::list(Sequence& s) {
   if (r.max_tokens >= 0) n_left = std::min(n_left, r.max_tokens - s.n_answered());
   int32_t n = std::min(max_drafts_, n_left - 1);
   if (r.speculation.max_drafts >= 0) n = std::min(n, r.speculation.max_drafts);
-  if (n <= 0 || s.n_tokens() - s.n_computed != 1 || s.sits_out) return;
+  if (n <= 0 || s.n_missing() != 1 || s.account.sits_out) return;
   const auto tokens = std::span<const TokenId>(s.tokens);
   const auto n_prompt = static_cast<size_t>(s.prompt_len);
   proposed_to_.push_back(&s);
@@ -86,10 +86,10 @@ void Speculation::list(Sequence& s) {
                                   .choice = s.choice,
                                   .verifier = r.speculation.verifier,
                                   .n_left = n_left,
-                                  .scope = cache_.tree().spelled(s.scope),
+                                  .scope = cache_.tree().spelled(s.place.scope()),
                                   .free_alone = r.speculation.free_alone,
-                                  .has_credit = s.draft_account.has_credit(),
-                                  .blocks = cache_.keeps_blocks() ? &s.blocks : nullptr},
+                                  .has_credit = s.account.drafts.has_credit(),
+                                  .blocks = cache_.keeps_blocks() ? &s.place.table_to_lend() : nullptr},
                         .drafts = &s.drafts});
 }
 
@@ -100,7 +100,7 @@ void Speculation::cut_to_pay(const StepPrices& prices) {
     Drafts& drafts = *proposals_[i].drafts;
     drafts.cut(input.max_drafts);
     if (pins_drafts(input.verifier)) pin(drafts);
-    DraftAccount& account = proposed_to_[i]->draft_account;
+    DraftAccount& account = proposed_to_[i]->account.drafts;
     account.begin_step(prices);
     const bool are_to_pay = !drafts.empty() && drafts.likely.front() < 1;  // certain ones are verified at any price
     if (are_to_pay) drafts.cut(account.affordable(drafts.size()));
@@ -112,7 +112,7 @@ void Speculation::charge() {
   const auto n_drafted = std::ranges::count_if(proposals_, [](const Proposal& p) { return !p.drafts->empty(); });
   const auto n = static_cast<double>(n_drafted > 0 ? n_drafted : std::ssize(proposals_));
   for (Sequence* s : proposed_to_) {
-    if (n_drafted == 0 || !s->drafts.empty()) s->draft_account.drafted(proposer_->spent() / n);
+    if (n_drafted == 0 || !s->drafts.empty()) s->account.drafts.drafted(proposer_->spent() / n);
   }
 }
 
@@ -165,7 +165,7 @@ void Speculation::show_taps(const Share& planned, const ShareResult& share) {
 }
 
 void Speculation::ended(Sequence& s) {
-  if (proposer_ == nullptr || std::exchange(s.was_forgotten, true)) return;
+  if (proposer_ == nullptr || std::exchange(s.account.was_forgotten, true)) return;
   if (extras_ != nullptr && extras_->keeps_answers()) keep_answer(s);
   proposer_->forget(raw(s.id));
 }
@@ -186,7 +186,7 @@ void Speculation::keep_answer(const Sequence& s) const {
 
 void Speculation::self_check(const Sequence& s) const {
   if (proposer_ != nullptr && s.state == SequenceState::kRunning)
-    proposer_->self_check({.sequence = raw(s.id), .n_computed = s.n_computed, .tokens = s.tokens});
+    proposer_->self_check({.sequence = raw(s.id), .n_computed = s.n_computed(), .tokens = s.tokens});
 }
 
 }  // namespace ibid

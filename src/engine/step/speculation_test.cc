@@ -285,8 +285,8 @@ Heard answer(const Request& request, int32_t k, size_t wrong_each, int32_t conte
     }
     outputs.clear();
     if (const Sequence* s = engine->find(request.id, 0)) {
-      EXPECT_LE(static_cast<int32_t>(s->blocks.size()), engine->cache().n_blocks_for(s->n_tokens() + 1));
-      EXPECT_LE(s->n_computed, s->n_tokens() - 1 + (s->n_answered() == 0));
+      EXPECT_LE(static_cast<int32_t>(s->place.blocks().size()), engine->cache().n_blocks_for(s->n_tokens() + 1));
+      EXPECT_LE(s->n_computed(), s->n_tokens() - 1 + (s->n_answered() == 0));
     }
     engine->self_check();
     // A draft may be the end; tokens drawn after it do not count.
