@@ -191,7 +191,7 @@ TEST(DialectTable, HasARowForEachFieldThatAReaderReads) {
        {std::pair{Dialect::kMessages, "from_messages.cc"}, std::pair{Dialect::kResponses, "from_responses.cc"},
         std::pair{Dialect::kOllama, "from_ollama.cc"}}) {
     std::stringstream content;
-    content << std::ifstream(source_dir() + "/src/server/" + file).rdbuf();
+    content << std::ifstream(source_dir() + "/src/server/dialects/" + file).rdbuf();
     const std::string source = content.str();
     std::set<std::string> names;
     const std::regex read(R"re((?:given|text_at|has_any)\(body, "(\w+)"\))re");
