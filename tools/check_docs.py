@@ -239,6 +239,18 @@ def wrong_persons():
                            "an error is \"X; expected A or B\"")
 
 
+# The same in names of tests, which are plain statements.
+PERSONS_TESTED = re.compile(r"^\s*(?:TYPED_TEST|TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+),\s*"
+                            r"(\w*?(?:Told|Tells?|Says?|Said|Whoever|Nobody|Wants?|Wanted)(?![a-z])\w*)", re.M)
+
+
+def wrong_test_names():
+    for path in below("src", "tests"):
+        if path.suffix == ".cc":
+            for suite, name in PERSONS_TESTED.findall(path.read_text(encoding="utf-8")):
+                yield f"{path.relative_to(ROOT)}: {suite}.{name}: a test's name is a plain statement: gives, reports, needs, no"
+
+
 def wrong_words():
     words = {re.compile(rf"(?<![A-Za-z]){word}(?![A-Za-z])", re.I): better for word, better in WORDS.items()}
     stem = re.compile(r"guess|drafter|anew|dear|behind|gap", re.I)  # of each word: most lines have none
@@ -263,6 +275,7 @@ def wrong_modes():
 
 
 found = [*wrong_paths(), *wrong_rows(), *wrong_citations(), *wrong_floors(), *wrong_models(), *wrong_budgets(),
-         *wrong_quotes(), *wrong_comments(), *wrong_words(), *wrong_persons(), *wrong_modes()]
+         *wrong_quotes(), *wrong_comments(), *wrong_words(), *wrong_persons(),
+         *wrong_test_names(), *wrong_modes()]
 print("\n".join(found) if found else "every path, test, row and section that is named exists")
 sys.exit(1 if found else 0)

@@ -59,7 +59,7 @@ TEST_F(MappedFiles, IdentityChangesWithTheContent) {
   EXPECT_NE(first, MappedFile::open(where)->identity());
 }
 
-TEST_F(MappedFiles, OneThatIsCutEndsTheProcessByName) {
+TEST_F(MappedFiles, TruncatedFileEndsTheProcessByName) {
   const std::string content(3 << 16, 'x'), where = write("cut", content), other = write("other", content);
   const auto read_cut = [&](bool is_mapped) {
     end_where_files_are_cut(7);
@@ -81,7 +81,7 @@ TEST_F(MappedFiles, OneThatIsCutEndsTheProcessByName) {
   EXPECT_EXIT(read_cut(false), testing::KilledBySignal(SIGBUS), "");  // no file of ours: as the system does
 }
 
-TEST_F(MappedFiles, OneThatOnlyHelpsIsZerosWhereItIsCut) {
+TEST_F(MappedFiles, TruncatedOptionalFileReadsAsZeros) {
   const std::string content(3 << 16, 'x'), where = write("help", content);
   const auto read_cut = [&](bool only_helps) {
     end_where_files_are_cut(7);

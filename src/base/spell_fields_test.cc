@@ -21,7 +21,7 @@ struct Outer {
   std::vector<Inner> inner;
 };
 
-TEST(SpellFields, TellsAnyTwoApartThatDifferInOneField) {
+TEST(SpellFields, DistinguishesAnyTwoThatDifferInOneField) {
   std::vector<Outer> all(12);
   all[1].n = 1;
   all[2].n = -1;

@@ -5,7 +5,7 @@
 namespace ibid::utf8 {
 namespace {
 
-TEST(Utf8, WhatIsUnfinishedCanBecomeACodePointAndNothingElseCan) {
+TEST(Utf8, OnlyUnfinishedPrefixesCanBecomeACodePoint) {
   for (uint32_t c : {0x80u, 0x7FFu, 0x800u, 0xFFFu, 0xD7FFu, 0xE000u, 0xFFFFu, 0x10000u, 0xFFFFFu, 0x10FFFFu}) {
     std::string text;
     append(c, text);

@@ -62,7 +62,7 @@ TEST(BlockCache, AForkAtABlocksEdgeSharesWholeBlocksAndCopiesNothing) {
   EXPECT_EQ(cache.pool().n_shared(), 2);
 }
 
-TEST(BlockCache, WhoeverWritesToASharedBlockFirstCopiesItAndTheLastOneWritesInPlace) {
+TEST(BlockCache, FirstWriterOfASharedBlockCopiesItAndTheLastWritesInPlace) {
   BlockCache cache({.n_blocks = 8, .block_len = 4});
   BlockTable a, b;
   std::vector<BlockCopy> copies;

@@ -54,7 +54,7 @@ TEST(DurableKey, EachFieldOfTheScopeTheLayoutTheTokensAndWhatIsBeforeThemMakeAno
   EXPECT_EQ(first, durable_key_of_block(scope, ab));
 }
 
-TEST(DurableIndex, WhatIsBeingWrittenIsCountedAndNotThereYet) {
+TEST(DurableIndex, BlocksBeingWrittenAreCountedAndNotFound) {
   DurableIndex index(100);
   index.add({key(1), 40, 5});
   EXPECT_TRUE(index.contains(key(1)));
@@ -72,7 +72,7 @@ TEST(DurableIndex, WhatIsBeingWrittenIsCountedAndNotThereYet) {
   index.self_check();
 }
 
-TEST(DurableIndex, WhatWasUsedLeastRecentlyGoesFirstAndOfOneSequenceItsEnd) {
+TEST(DurableIndex, EvictsTheLeastRecentlyUsedAndOfOneSequenceItsEndFirst) {
   DurableIndex index(60);
   const int64_t first = index.next_use(), second = index.next_use();
   for (uint8_t i = 0; i < 3; ++i) put(index, i, 10, DurableIndex::age_of(first, i));

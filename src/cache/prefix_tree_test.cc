@@ -107,7 +107,7 @@ TEST(PrefixTree, ATailGivesWayToWhatItsBlockBecomes) {
   l.cache.release(table);
 }
 
-TEST(PrefixTree, WhoFindsATailCopiesItBeforeWritingUnlessNobodyElseHasItAndAllOfItIsKept) {
+TEST(PrefixTree, TailIsCopiedBeforeWritingUnlessUnsharedAndKeptWhole) {
   Letters l(8);
   BlockTable owner = l.keep("abcdef"), reader;
   std::vector<BlockCopy> copies;

@@ -30,7 +30,7 @@ TEST(StatePool, ASlotWithoutReferencesIsFreeAndASnapshotCached) {
   pool.self_check();
 }
 
-TEST(StatePool, NobodyWritesToAStateThatTwoReferTo) {
+TEST(StatePool, SharedStateIsNeverWritten) {
   StatePool pool(2, 0, 1);
   const StateId a = pool.take();
   pool.add_reference(a);

@@ -98,7 +98,7 @@ class Memory {
   std::map<std::pair<Tier, Tier>, int32_t> n_copies_;
 };
 
-TEST(Tiers, WhatIsEvictedLiesOnTheHostAndComesBack) {
+TEST(Tiers, EvictedBlocksMoveToTheHostAndComeBack) {
   Memory m({2, 4});
   m.write("aaaabbbb");
   m.write("ccccdddd");  // takes both blocks
@@ -120,7 +120,7 @@ TEST(Tiers, ATailDoesNotStandForAWholeBlockThatLiesOnTheHost) {
   EXPECT_EQ(m.found("aaaabbbb"), 8);  // and looks at every letter
 }
 
-TEST(Tiers, WhatLiesOnTheHostAlreadyIsNotCopiedThereAgain) {
+TEST(Tiers, BlocksOnTheHostAreNotCopiedThereAgain) {
   Memory m({2, 4});
   m.write("aaaabbbb");
   m.write("ccccdddd");
@@ -149,7 +149,7 @@ TEST(Tiers, AnUnfinishedTailTravelsToo) {
   EXPECT_EQ(m.found("ccccdd"), 6);
 }
 
-TEST(Tiers, WhatDoesNotFitOnTheDeviceIsFoundUpToThere) {
+TEST(Tiers, PrefixThatDoesNotFitIsFoundUpToTheRoom) {
   Memory m({3, 8});
   m.write("aaaabbbbcccc");
   BlockTable held = m.compute("xxxxyyyy");
@@ -159,7 +159,7 @@ TEST(Tiers, WhatDoesNotFitOnTheDeviceIsFoundUpToThere) {
   EXPECT_EQ(m.found("aaaabbbbcccc"), 12);
 }
 
-TEST(Tiers, ABlockInTransferIsGivenToNobody) {
+TEST(Tiers, BlockInTransferIsNotHandedOut) {
   BlockCache cache({.n_blocks = 2, .n_host_blocks = 1, .block_len = kLen, .hash = PrefixHash(128, 7)});
   const ScopeId scope = cache.tree().hold({});
   BlockTable a, b;

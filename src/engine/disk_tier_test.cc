@@ -226,7 +226,7 @@ TEST(DiskTier, AnotherTenantOrSaltFindsNothing) {
   }
 }
 
-TEST(DiskTier, WhatWasPublishedInPartGoesOnWhereTheTreeEnds) {
+TEST(DiskTier, PartlyPublishedPrefixContinuesWhereTheTreeEnds) {
   Disk disk;
   disk.warm(100);
   Process p = disk.start();
@@ -282,7 +282,7 @@ TEST(DiskTier, WhereComputingIsQuickerTheDiskIsNotAskedAndTriedAgainSomeDay) {
   EXPECT_GE(p.disk().n_fetches, 2);
 }
 
-TEST(DiskTier, TwoThatWantTheSameFetchItOnce) {
+TEST(DiskTier, TwoSequencesWithTheSamePrefixFetchItOnce) {
   Disk disk;
   disk.warm(200);
   disk.script.n_images = 2;
@@ -295,7 +295,7 @@ TEST(DiskTier, TwoThatWantTheSameFetchItOnce) {
   for (const Request& r : all) EXPECT_GE(p.cached.at(r.id), 192);
 }
 
-TEST(DiskTier, OneThatIsCancelledWhileItWaitsLeavesNothing) {
+TEST(DiskTier, SequenceCancelledWhileItWaitsLeavesNothing) {
   Disk disk;
   disk.warm(400);
   disk.script.most_idle = 10;
@@ -383,7 +383,7 @@ TEST(DiskTier, ItsBytesStayWithinTheBudgetAndOldSequencesGoFirstAlsoAfterARestar
   EXPECT_LE(disk.medium->files.size(), 16u);
 }
 
-TEST(DiskTier, WhatRunsTakesTheBlocksOfOneThatWaits) {
+TEST(DiskTier, RunningSequenceTakesTheBlocksOfAWaitingOne) {
   Disk disk;
   disk.warm(400);
   disk.sizes.n_blocks = kContext / kLen;
@@ -418,7 +418,7 @@ TEST(HostTier, APreemptedSequenceComesBackFromTheHost) {
   EXPECT_EQ(stats.host_blocks_total, 200);
 }
 
-TEST(HostTier, WhatWasPushedOutOfTheDeviceIsFoundWhole) {
+TEST(HostTier, EvictedBlocksAreFoundWhole) {
   Process p(nullptr, {.n_blocks = kContext / kLen, .n_host = 200}, {});
   EXPECT_EQ(p.ask(400, 1), 0);
   EXPECT_EQ(p.ask(400, 2), 0);

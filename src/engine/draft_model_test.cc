@@ -114,7 +114,7 @@ Ran run(const std::vector<Request>& all, bool (*is_contrary)(int32_t), int32_t k
 }
 
 // With any sampler: it draws with the request's own noise, history and state.
-TEST(DraftModel, OneThatIsTheTargetIsAlwaysRight) {
+TEST(DraftModel, TargetAsItsOwnDraftModelIsAlwaysRight) {
   for (const int32_t k : {1, 3, 8}) {
     for (const int32_t n_places : {1, 4}) {
       const Ran ran = run(
@@ -318,7 +318,7 @@ Timed timed(int32_t n_streams, int32_t n_prompt, int32_t n_answer, TimedModel::N
           t.engine->stats()};
 }
 
-TEST(DraftModel, OneThatIsRightAndCheapPays) {
+TEST(DraftModel, RightAndCheapModelPays) {
   const double plain = timed(1, 40, 200, any, 0.1, 0).seconds;
   EXPECT_LT(timed(1, 40, 200, any, 0.05).seconds / plain, 0.75);
   EXPECT_LT(timed(1, 40, 200, any, 0.1).seconds / plain, 0.85);
@@ -338,7 +338,7 @@ TEST(DraftModel, IsNeverSlowerThanNone) {
 }
 
 // The cost of a draft and its row is considered before drafting, not only once the sequence is in debt.
-TEST(DraftModel, OneThatIsCostlyIsNotAsked) {
+TEST(DraftModel, CostlyModelIsNotAsked) {
   for (const double part : {0.5, 0.7, 1.0}) EXPECT_EQ(timed(1, 2, 200, any, part).stats.drafted_tokens, 0) << part;
 }
 

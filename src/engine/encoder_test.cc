@@ -112,7 +112,7 @@ TEST(Encoder, EachTokenSeesAllOfItsSequence) {
   EXPECT_NE(f.alone(std::move(one)), f.alone(std::move(other)));
 }
 
-TEST(Encoder, TellsAPairFromOneSequence) {
+TEST(Encoder, DistinguishesAPairFromOneSequence) {
   Fixture f;
   for (const Pooling pooling : {Pooling::kRank, Pooling::kMean}) {
     Request whole = f.text(9, pooling), pair = f.text(9, pooling);

@@ -75,7 +75,7 @@ class OverflowingModel final : public ForwardPass {
   FakeModel model_{64};
 };
 
-TEST(Engine, ARowOfAPromptThatIsNoneEndsItsRequestWithAllItsChoicesAndNobodyElse) {
+TEST(Engine, UnsoundPromptRowEndsAllChoicesOfItsRequestOnly) {
   Fixture f;
   EngineOptions options{.step_tokens = 8, .max_sequences = 4};
   options.kv_dtype = DType::kF32;
@@ -351,7 +351,7 @@ TEST(SlowEngine, SchedulingSixtyFourAnswersTakesLessThanAHundredMicroseconds) {
 #endif
 }
 
-TEST(Engine, TellsHowMuchOfAPromptIsComputedAfterEachStepOfIt) {
+TEST(Engine, ReportsPromptProgressAfterEachStep) {
   const auto told = [](Fixture& f, bool tells) {
     Request r = f.request(40, 3);
     r.tells_progress = tells;

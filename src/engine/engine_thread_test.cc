@@ -91,7 +91,7 @@ TEST(EngineThread, RequestsFromManyThreadsAllEndOnce) {
 }
 
 // A piece of a prompt yields no token, but is still reported.
-TEST(EngineThread, EveryStepIsTold) {
+TEST(EngineThread, ReportsEveryStep) {
   Service s;
   Request r = s.request(3);
   r.prompt.assign(50, TokenId{5});  // of 16 tokens each step

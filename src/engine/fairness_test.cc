@@ -132,7 +132,7 @@ TEST(Fairness, LongPromptsBesideLongAnswersHaveTheSameTime) {
   EXPECT_NEAR(of_a / of_b, 1, 0.2);
 }
 
-TEST(Fairness, WhoWasAwayHasSavedNothingUp) {
+TEST(Fairness, IdleTenantSavesUpNothing) {
   Load load({{.name = "a", .at_once = 100}, {.name = "b", .at_once = 100, .from = 40}}, {.max_sequences = 16});
   load.run_for(60);
   EXPECT_NEAR(ratio(load, 41, 46), 1, 0.2);
@@ -211,14 +211,14 @@ TEST(FairSteps, PromptsOfOneTenantLeaveAnothersDecodesTheirPart) {
   EXPECT_GE(of_alone["a"], 0.40);
 }
 
-TEST(FairSteps, NobodySitsOutWhereStepsOfAllAreWithinEachShare) {
+TEST(FairSteps, NoDecodeSitsOutWhileStepsKeepWithinEachShare) {
   Load two({decoding("a", 8), decoding("b", 8)}), one({decoding("a", 16)});
   two.run_for(60), one.run_for(60);
   EXPECT_GE(decoded(two, "a") + decoded(two, "b"), 0.97 * decoded(one, "a"));
 }
 
 // All of a tenant's sequences advance, none far ahead of the others.
-TEST(FairSteps, ThoseWhoSitOutTakeTurns) {
+TEST(FairSteps, SequencesSitOutInTurns) {
   TimedEngine t;
   std::vector<RequestId> crowd;
   for (int i = 0; i < 40; ++i) {
@@ -283,7 +283,7 @@ TEST(Targets, GoodputStaysAtItsPeakWhenThreeTimesAsMuchIsAskedForAsThereIs) {
   EXPECT_LT(goodput(3 * peak, options, false), 0.5 * peak) << "else targets do nothing";
 }
 
-TEST(Targets, WhoWaitsLongerThanItMayIsRefusedAndNobodyElse) {
+TEST(Targets, OnlyRequestsPastTheirMaxWaitAreRefused) {
   TimedEngine t({.max_sequences = 1});
   t.submit(100, 2000);
   t.step();
@@ -312,7 +312,7 @@ TEST(Targets, AFirstTokenThatCannotComeInTimeIsRefusedAtOnce) {
   EXPECT_TRUE(t.seen[id].tokens.empty());
 }
 
-TEST(Targets, NobodyComesInWhoWouldMakeTheTimeBetweenTokensTooLong) {
+TEST(Targets, RequestsThatWouldBreakTheItlTargetStayOut) {
   TimedEngine t;
   for (int i = 0; i < 40; ++i) {
     Request r = t.request(50, 100);
@@ -342,7 +342,7 @@ double waits_beside(float tpot_target, const std::string& tenant) {
 }
 
 // A decode alone takes 3.3 to 3.5 ms, two take 4.2; and a fifth is for prompts. All of the answer takes 0.6 s.
-TEST(Targets, OneThatADecodeAloneDoesNotKeepBindsNobody) {
+TEST(Targets, TargetBelowALoneDecodeIsIgnored) {
   EXPECT_GT(waits_beside(0.0048F, "a"), 0.5) << "one that it keeps does";
   EXPECT_LT(waits_beside(0.001F, "a"), 0.1);
 }

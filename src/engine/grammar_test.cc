@@ -230,7 +230,7 @@ TEST(EngineGrammar, ASequenceThatAmbiguityMakesTooCostlyFailsAlone) {
   EXPECT_EQ(reasons[2], FinishReason::kLength);
 }
 
-TEST(EngineGrammar, WhatTheGrammarForcesIsDrafted) {
+TEST(EngineGrammar, ForcedTokensAreDrafted) {
   ThreadTeam team(1);
   Stream stream(team);
   const char* text = "root ::= \"hijkl\" [m-o] \"ijklmno\" [k-m]{5,9}";

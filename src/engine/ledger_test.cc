@@ -140,7 +140,7 @@ TEST(Ledger, NothingIsOthersWorkWhereThereAreNoOthers) {
 }
 
 // Recomputation counts neither as prefill nor as decode, even if a piece continues after it.
-TEST(Ledger, WhatIsComputedAgainIsThePreemptions) {
+TEST(Ledger, RecomputedTokensCountAsPreemption) {
   Ledger ledger = alone(true), without = alone(false);
   EXPECT_EQ(ledger[Phase::kPrefill], without[Phase::kPrefill]);
   // 21 tokens in pieces of 8, 8 and 6, the last of which also computes its second token's successor.

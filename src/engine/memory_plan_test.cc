@@ -13,7 +13,7 @@ namespace {
 using testing::LoadedModel;
 using testing::TinyModelOptions;
 
-TEST(MemoryPlan, WhatALimitLeavesIsForKeysAndValuesInWholeBlocks) {
+TEST(MemoryPlan, RestOfALimitIsForKeysAndValuesInWholeBlocks) {
   const LoadedModel m(TinyModelOptions{});
   const EngineOptions options{.max_sequences = 4, .max_waiting = 2};
   MemoryPlan plan;
@@ -64,7 +64,7 @@ TEST(MemoryPlan, OfSeventyBillionIsTightOnTwoCardsAndTypicalOnFour) {
 }
 
 // Row K14: whole contexts at once, as `ibid plan` counts them.
-TEST(MemoryPlan, AsManySequencesRunAtOnceAsAreSaidToFit) {
+TEST(MemoryPlan, AsManySequencesRunAsThePlanPromises) {
   ThreadTeam team(1);
   Stream stream(team);
   constexpr int32_t kContext = 256;

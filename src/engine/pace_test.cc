@@ -39,16 +39,16 @@ void expect_no_stall(const LinearCost& cost) {
   EXPECT_LE(t.seen[newcomer].ttft(), 1.3 * (prefill_alone(4300) + decodes));
 }
 
-TEST(Pace, ALongPromptOverEightStreamsStallsNobodyAndIsNotSlowedByMoreThanTheirTokens) { expect_no_stall({}); }
+TEST(Pace, LongPromptOverEightStreamsStallsNoneAndIsSlowedByTheirTokensOnly) { expect_no_stall({}); }
 
-TEST(Pace, NorDoesItOnAMachineTenTimesAsFast) {
+TEST(Pace, LongPromptStallsNoneOnAMachineTenTimesAsFast) {
   expect_no_stall({.step = 2.4e-4, .prompt = 0.51e-4, .decode = 0.8e-4, .prompt_read = 0.34e-7, .decode_read = 1.2e-7});
 }
 
-TEST(Pace, NorWhereEachStepTakesATenthMoreOrLess) { expect_no_stall({.noise = 0.1}); }
+TEST(Pace, LongPromptStallsNoneWithNoisyStepTimes) { expect_no_stall({.noise = 0.1}); }
 
 // As a server before its first request: the engine need not run an overlong step to learn its cost.
-TEST(Pace, WhatWasMeasuredBeforeAnyRequestHoldsForTheFirstOnes) {
+TEST(Pace, StartupMeasurementHoldsForTheFirstRequests) {
   const LinearCost costs[] = {
       {},
       {.step = 1e-3, .prompt = 6e-4, .decode = 1e-4},  // decodes that cost far less than estimated
@@ -144,7 +144,7 @@ TEST(Pace, ALongPromptIsNotStarvedByShortOnes) {
 }
 
 // It waits for the end of one piece of the other's prompt, and shares the next.
-TEST(Pace, NorDoesItWhereNobodyDecodes) {
+TEST(Pace, ShortPromptWaitsForOnePieceOfALongOne) {
   TimedEngine t;
   t.submit(6000, 2);
   for (int i = 0; i < 20; ++i) t.step();

@@ -46,7 +46,7 @@ class Watching final : public Proposer, public ProposerExtras {
   std::map<int64_t, std::vector<Told>>& told_;
 };
 
-TEST(RefusedDrafts, TellWhatTheTargetWouldHaveSaidAfterThem) {
+TEST(RefusedDrafts, CarryTheTargetsTokensAfterThem) {
   LoadedModel m(testing::tiny_model_file({}), {.step_tokens = 128, .max_rows = 128});
   const EngineOptions options = {.step_tokens = 64, .max_sequences = 4, .max_rows = 32};
   auto engine = Engine::create(*m.model, nullptr, *m.stream, options).value();

@@ -230,7 +230,7 @@ TEST(EngineRejection, TypicalAcceptanceReplaysToTheByteAndIsNotExact) {
 
 // XTC that keeps only the least likely token, whose probability may be 0: with drafts to verify, no token was drawn in
 // this case once.
-TEST(EngineRejection, WhatCanNeverComeIsNoTopChoice) {
+TEST(EngineRejection, ImpossibleTokenIsNoTopChoice) {
   for (const Verifier verifier : {Verifier::kCoupled, Verifier::kRejection, Verifier::kTypical}) {
     Request r = request(1, 1, 20);
     r.sampling.temperature = 0.7F;

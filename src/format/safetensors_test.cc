@@ -118,7 +118,7 @@ TEST_F(Safetensors, APickleIsRefusedByItsName) {
   EXPECT_NE(error().find("pytorch_model.bin"), std::string::npos) << error();
 }
 
-TEST_F(Safetensors, WhatIsMissingIsNamed) {
+TEST_F(Safetensors, MissingPartsAreNamed) {
   EXPECT_NE(error().find("no .safetensors file"), std::string::npos) << error();
   std::filesystem::remove(folder_.path("config.json"));
   EXPECT_NE(error().find("no config.json"), std::string::npos) << error();

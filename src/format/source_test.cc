@@ -77,7 +77,7 @@ TEST_F(Hub, OneFileOfARepository) {
 }
 
 // What came is written down beside it, so that what becomes of it later is found.
-TEST_F(Hub, WhatWasDamagedIsFoundAndFetchedAgain) {
+TEST_F(Hub, DamagedFileIsFoundAndFetchedAgain) {
   files_ = {
       {"config.json", "{\"model_type\": \"llama\"}"}, {"tokenizer.json", "{}"}, {"model.safetensors", weights("a")}};
   const std::string path = fetch_model("hf:user/repo", options()).value(), cache = options().cache;
@@ -158,7 +158,7 @@ TEST_F(Hub, AHubThatNamesOtherPlacesOrTooMuchIsRefused) {
   EXPECT_FALSE(fetch_model("hf:user/repo:Q4_0", options()).ok());
 }
 
-TEST_F(Hub, WhatWasFetchedCanBeRemoved) {
+TEST_F(Hub, FetchedFilesCanBeRemoved) {
   files_ = {{"config.json", "{}"}, {"model.safetensors", weights("a")}, {"x-Q4_0.gguf", "GGUF"}};
   const std::string cache = options().cache;
   EXPECT_EQ(remove_model("hf:user/repo", cache).error().kind, ErrorKind::kNotFound);
@@ -186,7 +186,7 @@ TEST_F(Hub, ARepositoryOfGgufFilesAsksForAName) {
   EXPECT_NE(path.error().message.find("hf:user/repo:model-Q4_K_M.gguf"), std::string::npos) << path.error().message;
 }
 
-TEST_F(Hub, WhoFindsAnotherFetchingTouchesNothing) {
+TEST_F(Hub, SecondFetchTouchesNothing) {
   files_ = {{"model.gguf", "GGUF..."}};
   const std::string folder = options().cache + "/models/hub/user/repo";
   std::filesystem::create_directories(folder);
@@ -224,7 +224,7 @@ TEST(Sources, NamesAreReadAndBadOnesRefused) {
   }
 }
 
-TEST(Sources, PathsAreThemselvesAndUnknownNamesSayWhatExists) {
+TEST(Sources, PathsAreThemselvesAndUnknownNamesListWhatExists) {
   TempFolder folder;
   std::string path = folder.write("x.gguf", "x");
   EXPECT_EQ(locate_model(path).value(), path);

@@ -94,7 +94,7 @@ TEST_F(Host, AHostedMayBeMovedWhileItsEngineRuns) {
   EXPECT_EQ(answer(*moved.engine), said);
 }
 
-TEST_F(Host, WhatStepsCostIsMeasuredBeforeTheRecordBegins) {
+TEST_F(Host, StepCostIsMeasuredBeforeTheRecordBegins) {
   HostOptions recorded = options(model_);
   recorded.record.file = folder_.path("record");
   recorded.name = "tiny";

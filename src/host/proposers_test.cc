@@ -36,7 +36,7 @@ int64_t drafted_by(Engine& engine) {
   return engine.stats().drafted_tokens;
 }
 
-TEST(DraftModelFlag, WhatADraftModelHoldsIsCounted) {
+TEST(DraftModelFlag, MemoryOfADraftModelIsCounted) {
   TempFolder folder;
   const ModelArgs model{.model = testing::tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
@@ -150,7 +150,7 @@ TEST(SkipFlag, LayersThatTheModelHasNotAreRefused) {
 }
 
 // It holds nothing of its own: no weights, no keys and values.
-TEST(WindowFlag, TheModelItselfDraftsOverAPartOfTheText) {
+TEST(WindowFlag, TheModelItselfDraftsOverAPartOfTheSequence) {
   TempFolder folder;
   const ModelArgs model{.model = testing::tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};
@@ -204,7 +204,7 @@ void expect_counted_and_used(const Loaded& with, const std::string& name, const 
   EXPECT_GT(drafted_by(*engine), 60);
 }
 
-TEST(EagleFlag, WhatAHeadHoldsIsCountedAndItDrafts) {
+TEST(EagleFlag, MemoryOfAHeadIsCountedAndItDrafts) {
   TempFolder folder;
   const ModelArgs model{.model = testing::tiny_file(folder, "target.gguf", 260, 1), .threads = 1};
   StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};

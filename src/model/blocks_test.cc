@@ -50,7 +50,7 @@ TEST_F(RowsThatGoOn, AreAllBeforeTheLastLayer) {
   EXPECT_EQ(p.rows.tokens.size(), all_.size());
 }
 
-TEST_F(RowsThatGoOn, AreTheWantedOnesAfterTheLastAttentionAndSayWhichTokensTheyAre) {
+TEST_F(RowsThatGoOn, AreTheNeededOnesAfterTheLastAttentionWithTheirTokens) {
   Pass p = pass();
   EXPECT_TRUE(keep_wanted_rows(p, 1));
   EXPECT_EQ(std::vector<int32_t>(p.rows.tokens.begin(), p.rows.tokens.end()), wanted_);
@@ -62,13 +62,13 @@ TEST_F(RowsThatGoOn, AreTheWantedOnesAfterTheLastAttentionAndSayWhichTokensTheyA
   EXPECT_EQ(t_.out.n_rows(), 2);
 }
 
-TEST_F(RowsThatGoOn, AreNoneWhereNoLogitsAreWanted) {
+TEST_F(RowsThatGoOn, AreNoneIfNoLogitsAreNeeded) {
   batch_.n_rows = 0;
   Pass p = pass();
   EXPECT_FALSE(keep_wanted_rows(p, 1));
 }
 
-TEST_F(RowsThatGoOn, AreAllWhereHiddenStatesOfTheLastLayerAreWanted) {
+TEST_F(RowsThatGoOn, AreAllIfHiddenStatesOfTheLastLayerAreNeeded) {
   const std::vector<int32_t> layers = {0, 1};
   const std::vector<TensorView> out(2);
   batch_.n_rows = 0;

@@ -120,7 +120,7 @@ TEST(KvArithmetic, LayersThatDifferAddUpAndBorrowedOnesAreFree) {
   EXPECT_EQ(kv_block_bytes(kv_layouts(layers, DType::kF16, 16)), gqa(1, 8, 128).bytes(16) + gqa(1, 2, 64).bytes(16));
 }
 
-TEST(KvLayout, ANameSaysAllThatBytesMean) {
+TEST(KvLayout, NameIdentifiesTheByteLayout) {
   const KvGeometry layer = {.n_kv_heads = 3, .key_len = 64, .value_len = 64};
   EXPECT_EQ((KvLayout{layer, DType::kF16, 16}.name()), "K:D.B,B.D F16 B16 K3 D64");
   EXPECT_EQ((KvLayout{{.n_kv_heads = 8, .key_len = 192, .value_len = 128}, DType::kBF16, 32}.name()),

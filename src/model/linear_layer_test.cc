@@ -86,7 +86,7 @@ TEST_F(LinearLayer, ProductsOfOneInputAreThoseOfEachAlone) {
 }
 
 // fl(fl(product + bias) + adapter), and an adapter learns which token each row is.
-TEST_F(LinearLayer, AddsTheBiasThenWhatTheAdapterSays) {
+TEST_F(LinearLayer, AddsTheBiasThenTheAdapter) {
   Matrix m = matrix(stream_, DType::kQ8_0, 40, 1);
   const std::vector<float> product = alone(m.linear);
   Activation2d bias(1, 40);

@@ -59,7 +59,7 @@ int64_t products(int64_t T) { return kLayers * (6 + 2 + 16) * T * kC * kC; }
 int64_t attention(int64_t T) { return kLayers * 4 * kC * (T * (T + 1) / 2); }
 
 // Row K16, on the reference and on the kernels.
-TEST(OpWork, OfALayerIsWhatTheFormulasSay) {
+TEST(OpWork, OfALayerEqualsTheFormulas) {
   LoadedModel m(notes_model());
   const auto tokens = testing::some_tokens(40, kV);
   for (const bool on_reference : {true, false}) {
@@ -103,7 +103,7 @@ TEST(OpWork, WithoutACacheIsTheSumOverAllLengths) {
 }
 
 // A step without rows of logits needs only the keys and values of the last layer.
-TEST(OpWork, OfTheLastLayerIsKeysAndValuesWhereNoRowsAreWanted) {
+TEST(OpWork, OfTheLastLayerIsKeysAndValuesIfNoRowsAreNeeded) {
   LoadedModel m(notes_model());
   OneSequence text(*m.model, *m.stream, {});
   Counted counted;

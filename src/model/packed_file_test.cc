@@ -108,7 +108,7 @@ TEST_F(Packed, OnesThatAreCutShortWhileTheyAreReadAreMadeAgain) {
   EXPECT_EQ(said.find('\n'), said.size() - 1) << "once: " << said;
 }
 
-TEST_F(Packed, WhoFindsAnotherWritingTouchesNothing) {
+TEST_F(Packed, SecondWriterTouchesNothing) {
   const auto file = model_file();
   fs::create_directories(cache() + "/packed");
   const std::string partial = path_of(*file) + ".partial";

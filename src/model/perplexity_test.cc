@@ -12,7 +12,7 @@ namespace {
 using testing::LoadedModel;
 using testing::some_tokens;
 
-TEST(ScoreText, IsTheMeanOfWhatTheModelSaysOfEachNextToken) {
+TEST(ScoreText, IsTheMeanOfEachNextTokensLogProbability) {
   LoadedModel m(testing::TinyModelOptions{.architecture = "llama"});
   const auto tokens = some_tokens(40, 96);
   const std::vector<float> logits = m.logits(tokens, {.kv_dtype = DType::kF32});

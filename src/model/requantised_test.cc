@@ -147,7 +147,7 @@ TEST_F(Requantise, HeadsOfAGroupBecomeTheirMeanAndOthersStay) {
   }
 }
 
-TEST_F(Requantise, RefusesWhatCannotBeAndLeavesNothingBehind) {
+TEST_F(Requantise, RefusesTheImpossibleAndLeavesNoFiles) {
   const auto from = testing::tiny_model_file({});
   RequantiseOptions options = options_of(*from, QuantMix::kQ8_0);
   const auto refusal = [&](const ModelFile& file, const std::string& to) {

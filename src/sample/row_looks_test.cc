@@ -96,7 +96,7 @@ void check_blocks(size_t n, const std::function<size_t(size_t)>& look, const std
   }
 }
 
-TEST(RowLooks, StopWhereSomeoneIsHighEnough) {
+TEST(RowLooks, StopAtATokenThatIsHighEnough) {
   for_each_isa([] {
     std::mt19937 random(4);
     for (int round = 0; round < 200; ++round) {
@@ -114,7 +114,7 @@ TEST(RowLooks, StopWhereSomeoneIsHighEnough) {
 }
 
 // Also tokens that meet the bound to the last bit, with weights down to the smallest float.
-TEST(RowLooks, PassOverNobodyWhoIsNear) {
+TEST(RowLooks, MissNoTokenNearTheBound) {
   for_each_isa([] {
     std::mt19937 random(5);
     std::uniform_real_distribution<double> unit(0, 1);

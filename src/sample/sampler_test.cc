@@ -249,7 +249,7 @@ TEST(Sampler, LogProbabilitiesAreThoseOfTheModel) {
   EXPECT_NEAR(s.top[0].raw, std::log(0.5f), 1e-6);
 }
 
-TEST(Sampler, NamedTokensAreToldBestFirstAndTheChosenOneWithThem) {
+TEST(Sampler, NamedTokensAreReportedBestFirstWithTheChosenOne) {
   Draws d{.logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), -kInf},
           .params = {.temperature = 0, .logprobs = 4, .processed_logprobs = true}};
   d.params.logprob_tokens = ids({3, 2, 3});

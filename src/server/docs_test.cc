@@ -43,7 +43,7 @@ TEST(ApiDocs, OthersNamesOfMetricsAreThoseOfTheTable) {
   expect_in_page("metrics.md", "names: made from the table of metrics", metric_names_markdown());
 }
 
-TEST(ApiDocs, WhatOtherApisFieldsBecomeIsWhatTheirReadersAsk) {
+TEST(ApiDocs, DialectTableMatchesTheReaders) {
   expect_in_page("apis.md", "dialects: made from the readers' table", dialects_markdown());
 }
 

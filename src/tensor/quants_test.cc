@@ -206,7 +206,7 @@ TEST(Quantise, SearchedFormatsErrAsLittleAsTheirBitsAllow) {
   }
 }
 
-TEST(Quantise, SearchedFormatsKeepWhatTheyCanSay) {
+TEST(Quantise, SearchedFormatsKeepRepresentableValues) {
   for (const DType dtype : {DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
                             DType::kIQ4_XS, DType::kMXFP4}) {
     EXPECT_LT(relative_error(dtype, std::vector<float>(256, -1.0f)), 0.02) << traits(dtype).name;

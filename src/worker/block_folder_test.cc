@@ -85,7 +85,7 @@ TEST(BlockImage, AnotherBlockUnderThisNameIsForeignAndSoIsAnotherFormat) {
   EXPECT_EQ(check_image(kFormat, liar.image, b.key), BlockIo::kForeign);
 }
 
-TEST(BlockFolder, WhatIsWrittenIsReadAgainByTheNextProcess) {
+TEST(BlockFolder, NextProcessReadsWrittenBlocks) {
   const TempFolder temp;
   const Block a = block(1), b = block(2);
   {
@@ -149,7 +149,7 @@ TEST(BlockFolder, ASecondProcessIsRefusedWithASentenceAndTouchesNothing) {
   EXPECT_TRUE(fs::exists(half));
 }
 
-TEST(BlockFolder, TornAndFlippedFilesAreNotBelievedAndDoNotStay) {
+TEST(BlockFolder, TornAndFlippedFilesAreRemoved) {
   const Block a = block(1);
   for (const int64_t len : {int64_t{0}, int64_t{1}, int64_t{127}, kFormat.header_bytes(), kFormat.image_bytes() - 1}) {
     const TempFolder temp;
@@ -208,7 +208,7 @@ TEST(BlockFolder, NamesThatAreNotOursAreLeftAloneAndWhatWasHalfWrittenGoes) {
 }
 
 // A folder in a file's place, and a file that may not be as long as it must: the system's error is reported.
-TEST(BlockFolder, WhatTheSystemRefusesIsToldAndLeavesNothingBehind) {
+TEST(BlockFolder, SystemErrorsAreReportedAndLeaveNoFiles) {
   const TempFolder temp;
   const Block a = block(1), b = block(2);
   const BlockFolder folder = open(temp);

@@ -13,7 +13,7 @@ KvGeometry heads(int32_t n, int32_t len, int32_t owner = kOwnCache) {
   return {.n_kv_heads = n, .key_len = len, .value_len = len, .owner = owner};
 }
 
-TEST(KvStore, SaysHowMuchAddressSpaceItWanted) {
+TEST(KvStore, ErrorNamesTheRequestedAddressSpace) {
   const std::vector<KvLayout> layers(1000, {heads(64, 256), DType::kF32, 1024});
   const int64_t block_bytes = kv_block_bytes(layers);
   const auto n_blocks = static_cast<int32_t>((int64_t{1} << 52) / block_bytes);  // more than a process can address

@@ -104,7 +104,7 @@ TEST(Worker, SlotsMoveInAllLayers) {
   EXPECT_EQ(copy_of(moved.compute(12, 1).logits), expected);
 }
 
-TEST(Worker, HiddenStatesOfAllTokensWhateverRowsAreWanted) {
+TEST(Worker, HiddenStatesOfAllTokensWhicheverRowsAreNeeded) {
   Fixture plain, asked({0, 1});
   const std::vector<float> expected = copy_of(plain.compute(0, 9).logits);
   const StepOutput output = asked.compute(0, 9, true);

@@ -217,7 +217,7 @@ TEST(Batch, ABuilderForgetsTheBatchBefore) {
 }
 
 // A sequence with a draft tree after its last token, and one that begins.
-TEST(Batch, ASequenceGoesOnFromAStateAndWritesThoseThatAreWanted) {
+TEST(Batch, SequenceStartsFromAStateAndWritesTheRequestedStates) {
   BatchBuilder b(
       {.n_tokens = 64, .n_sequences = 8, .n_rows = 16, .context_len = 64, .block_len = 4, .keeps_states = true});
   Sequence s = sequence({50, 51, 52, 53, 54}, 5, 3, {7, 2}), t = sequence({60, 61}, 2, 0, {1});

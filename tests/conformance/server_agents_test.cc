@@ -74,7 +74,7 @@ TEST(ServerAgents, SystemMessagesStandAnywhereInMessages) {
 }
 
 // A tool choice that names a tool which the prompt does not list is an error.
-TEST(ServerAgents, ADeferredToolIsToldWhenTheConversationNamesIt) {
+TEST(ServerAgents, DeferredToolIsShownOnceTheConversationNamesIt) {
   TestServer server;
   server.backend.say("go", call_of("near", "{}"));
   RawClient client(server.port());
@@ -169,7 +169,7 @@ TEST(ServerAgents, ACallOfANamespaceComesBackInItsForm) {
   EXPECT_EQ(at(at(sent, "usage"), "input_tokens").text(), at(at(kept, "usage"), "input_tokens").text());
 }
 
-TEST(ServerAgents, APromptThatIsTooLongIsToldInEachApisWords) {
+TEST(ServerAgents, TooLongPromptHasEachApisError) {
   FakeBackend::Options engine;
   engine.trained_context_len = 32768;
   TestServer server({}, engine);

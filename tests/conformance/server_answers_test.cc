@@ -96,7 +96,7 @@ TEST(ServerAnswers, SearchesRefuseByNameWhatCannotBe) {
   }
 }
 
-TEST(ServerAnswers, TellWhatASchemaAskedAndTheyWereNotHeldTo) {
+TEST(ServerAnswers, ListUnenforcedKeywordsOfASchema) {
   TestServer server;
   RawClient client(server.port());
   const auto told = [&](const std::string& schema) {
@@ -112,7 +112,7 @@ TEST(ServerAnswers, TellWhatASchemaAskedAndTheyWereNotHeldTo) {
   EXPECT_NE(said.find("uniqueItems"), std::string::npos) << said;
 }
 
-TEST(ServerAnswers, SayWhyTheyEnded) {
+TEST(ServerAnswers, HaveTheirFinishReason) {
   EngineServer server({}, 0);
   RawClient client(server.port());
   const std::string free = text_of(ask(client, R"("prompt":"ABC","seed":1,"ignore_eos":true,"max_tokens":30)"));
@@ -259,7 +259,7 @@ TEST(ServerAnswers, UsageAddsUpWithWhatTheCacheSpared) {
   EXPECT_NE(stream.body.find("\"completion_tokens\":4,\"total_tokens\":7"), std::string::npos) << stream.body;
 }
 
-TEST(ServerAnswers, AChatEchoesWhatTheAssistantSaidLast) {
+TEST(ServerAnswers, ChatEchoesTheLastAssistantMessage) {
   TestServer server;
   RawClient client(server.port());
   const auto body = [](std::string_view messages, std::string_view more) {
@@ -282,7 +282,7 @@ TEST(ServerAnswers, AChatEchoesWhatTheAssistantSaidLast) {
   EXPECT_EQ(error_param(client.post("/v1/chat/completions", none)), "max_tokens");
 }
 
-TEST(ServerAnswers, AStreamTellsHowMuchOfItsPromptIsComputed) {
+TEST(ServerAnswers, StreamReportsPromptProgress) {
   TestServer server;
   RawClient client(server.port());
   const auto told = [&](const char* path, const std::string& body) {
@@ -315,7 +315,7 @@ TEST(ServerAnswers, AStreamTellsHowMuchOfItsPromptIsComputed) {
   EXPECT_EQ(whole.body.find("prompt_progress"), std::string::npos);
 }
 
-TEST(ServerAnswers, AResponsesStreamTellsProgressAndTimesWhereTheyAreAskedFor) {
+TEST(ServerAnswers, ResponsesStreamReportsProgressAndTimingsOnRequest) {
   TestServer server;
   RawClient client(server.port());
   const std::string body = R"({"input":"nine long","max_output_tokens":3,"seed":1,"stream":true)";
@@ -355,7 +355,7 @@ TEST(ServerAnswers, AResponsesStreamTellsProgressAndTimesWhereTheyAreAskedFor) {
   EXPECT_EQ(plain.find("prompt_progress"), std::string::npos);
 }
 
-TEST(ByHandServerReaders, OneWhoTakesALittleAtATimeIsLetGo) {
+TEST(ByHandServerReaders, SlowReaderIsDropped) {
   ServerOptions options;
   options.write_timeout = 8;
   options.send_buffer_bytes = 16 << 10;

@@ -39,7 +39,7 @@ TEST(ServerApi, UsageAddsUpAndComesLastInAStreamThatAsksForIt) {
   EXPECT_EQ(read_events(a.body, 1).text, FakeBackend::answer("abc", 2, 5));
 }
 
-TEST(ServerApi, ARequestWithoutASeedIsToldOneThatGivesItsBytesAgain) {
+TEST(ServerApi, RequestWithoutASeedGetsOneThatReproducesItsBytes) {
   TestServer server;
   RawClient client(server.port());
   const HttpAnswer first = client.post("/v1/chat/completions", chat_body("hi", "\"max_tokens\":9"));
@@ -59,7 +59,7 @@ TEST(ServerApi, ChoicesDrawWithSeedPlusTheirIndex) {
     EXPECT_EQ(content_of(a, i), FakeBackend::answer(FakeBackend::chat_prompt("x"), 10 + i, 6));
 }
 
-TEST(ServerApi, StopsAndEchoesAndSaysWhich) {
+TEST(ServerApi, StopsAndEchoesAndNamesTheStop) {
   TestServer server;
   RawClient client(server.port());
   const std::string all = FakeBackend::answer("abc", 3, 40);
@@ -140,7 +140,7 @@ std::set<std::string> names_of(const Json& object) {
   return names;
 }
 
-TEST(ServerApi, ATraceTellsHowEachTokenWasDrawn) {
+TEST(ServerApi, TraceRecordsHowEachTokenWasDrawn) {
   TestServer server;
   RawClient client(server.port());
   const HttpAnswer a = client.post(
@@ -181,7 +181,7 @@ TEST(ServerApi, ATraceTellsHowEachTokenWasDrawn) {
   EXPECT_NE(fingerprint.find("-" + arithmetic_id() + "-0123456789ab"), std::string::npos) << fingerprint;
 }
 
-TEST(ServerApi, AStreamTellsItsTraceHeaderOnceAndARecordForEachToken) {
+TEST(ServerApi, StreamHasOneTraceHeaderAndARecordForEachToken) {
   TestServer server;
   RawClient client(server.port());
   const std::string fields = R"("trace":true,"return_token_ids":true,"max_tokens":9,"seed":5)";
@@ -228,7 +228,7 @@ TEST(ServerApi, APromptsLogprobsStandWhereVllmHasThem) {
     EXPECT_EQ((*json->find("choices")->array())[i].find("prompt_logprobs") != nullptr, i % 2 == 0) << text.body;
 }
 
-TEST(ServerApi, WhatChatRefusesIsRefusedWhereMessagesAreTemplatedAlone) {
+TEST(ServerApi, ApplyTemplateRefusesWhatChatRefuses) {
   TestServer server;
   RawClient client(server.port());
   for (const std::string& body :
@@ -308,7 +308,7 @@ TEST(ServerApi, RequestIdsAreGivenBackOrMade) {
   EXPECT_NE(client.get("/health", "X-Request-Id: bad id\r\n").head.find("x-request-id: req-"), std::string::npos);
 }
 
-TEST(ServerKeys, EverythingButHealthWantsOne) {
+TEST(ServerKeys, EverythingButHealthNeedsOne) {
   TestServer server({}, {}, "alice:secret-key-1\nsecret-key-2\n");
   RawClient client(server.port());
   EXPECT_EQ(client.get("/health").status, 200);
@@ -345,7 +345,7 @@ TEST(ServerOrigin, PagesOfOtherSitesAreRefusedUnlessAllowed) {
   EXPECT_EQ(other.answer().status, 200);
 }
 
-TEST(ServerHealth, SaysLoadingReadyStalledAndDraining) {
+TEST(ServerHealth, ReportsLoadingReadyStalledAndDraining) {
   ServerOptions options;
   options.stall_timeout = 0.05;
   TestServer server(options, {}, "", false);

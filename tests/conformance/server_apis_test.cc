@@ -341,7 +341,7 @@ TEST(ServerApis, AResponseBelongsToTheTenantThatMadeIt) {
   EXPECT_EQ(client.get("/v1/responses/" + text_of(*unkept, "id"), a).status, 404);
 }
 
-TEST(ServerApis, AResponseTellsTheLogProbabilitiesOfItsTextWhereTheyAreAskedFor) {
+TEST(ServerApis, ResponseHasLogProbabilitiesOfItsTextOnRequest) {
   TestServer server;
   server.backend.say("go", "Gone.");
   server.backend.say("think", "<think>\nHm.\n</think>\n\nYes.");
@@ -431,7 +431,7 @@ TEST(ServerApis, StoredResponsesHaveABound) {
   EXPECT_NE(stored.find("98", "a", 100), nullptr) << "what cannot be kept makes nobody else go";
 }
 
-TEST(ServerApis, WhoStoresManyResponsesLosesHisOwnAlone) {
+TEST(ServerApis, TenantWithManyResponsesEvictsItsOwnOnly) {
   StoredResponses stored(320'000, 1e6);
   const auto put = [&](const std::string& id, const std::string& tenant) {
     auto r = std::make_shared<StoredResponse>();
@@ -521,7 +521,7 @@ TEST(ServerApis, LlamaCppsCompletionOfSeveralPromptsIsAnArray) {
     EXPECT_EQ(client.post("/completion", std::string("{\"prompt\":") + wrong + "}").status, 400) << wrong;
 }
 
-TEST(ServerApis, APromptThatIsTooLongIsToldInTheWordsThatClientsKnow) {
+TEST(ServerApis, TooLongPromptHasTheErrorThatClientsKnow) {
   TestServer server;
   RawClient client(server.port());
   const std::string text = "\"" + std::string(3000, 'a') + "\"";
@@ -542,7 +542,7 @@ TEST(ServerApis, APromptThatIsTooLongIsToldInTheWordsThatClientsKnow) {
   }
 }
 
-TEST(ServerApis, APromptIsToldAndCounted) {
+TEST(ServerApis, PromptIsShownAndCounted) {
   TestServer server;
   server.backend.say("go", "Gone.");
   RawClient client(server.port());
@@ -563,7 +563,7 @@ TEST(ServerApis, APromptIsToldAndCounted) {
   EXPECT_EQ(list_of(*tokens, "token_strs").size(), list_of(*tokens, "tokens").size());
 }
 
-TEST(ServerApis, WhatARequestDoesNotSayTheOperatorMay) {
+TEST(ServerApis, OperatorSetsDefaultsOfRequests) {
   ServerOptions options;
   options.n_slots = 3;
   options.slots = true;

@@ -46,7 +46,7 @@ class BatchServer {
   TestServer server;
 };
 
-TEST(ServerBatches, OneWhoseKeyIsGoneFailsAndOthersGoOn) {
+TEST(ServerBatches, BatchWithoutAKeyFailsAndOthersGoOn) {
   const TempFolder folder;
   std::string id;
   {
@@ -79,7 +79,7 @@ TEST(ServerBatches, ALineThatItsTermsNeverLetInIsAnError) {
   EXPECT_EQ(now.ended(now.begin("a", {many}, "/v1/embeddings"), "a").n_completed, 1);
 }
 
-TEST(ServerBatches, OneThatHasToWaitLetsAnotherGoOn) {
+TEST(ServerBatches, WaitingBatchLetsAnotherGoOn) {
   const TempFolder folder;
   const BatchServer now(folder.path(), "a:key-of-a-1 tokens-per-minute=1\nb:key-of-b-1\n");
   const std::string x = R"({"prompt":"x","max_tokens":1})";
@@ -93,7 +93,7 @@ TEST(ServerBatches, OneThatHasToWaitLetsAnotherGoOn) {
 constexpr int kMany = 30'000;
 const std::string kRefused = R"({"prompt":"x","temperature":"hot"})";
 
-TEST(ServerBatches, OneWhoseLinesAreAnsweredAtOnceCountsAndIsCancelledBeforeItsNextLine) {
+TEST(ServerBatches, FastBatchCountsAndIsCancelledBeforeItsNextLine) {
   const TempFolder folder;
   const BatchServer now(folder.path(), "");
   const std::string id = now.begin("", std::vector<std::string>(kMany, kRefused));
@@ -160,7 +160,7 @@ TEST(ServerBatches, AServerThatIsRefusedTouchesNothing) {
   EXPECT_TRUE(read_whole(part).ok());
 }
 
-TEST(ServerBatches, WhatIsHalfMadeGoesAndWhatIsWholeStaysAlthoughItsFactsCannotBeRead) {
+TEST(ServerBatches, PartialFilesGoAndWholeOnesStayAlsoIfUnreadable) {
   const TempFolder folder;
   std::string whole, damaged, half;
   {
@@ -192,7 +192,7 @@ class FullDisk {
   rlimit before_ = {};
 };
 
-TEST(ServerBatches, OneThatFailsForWantOfDiskKeepsTheLinesThatItHas) {
+TEST(ServerBatches, BatchThatFailsOnAFullDiskKeepsItsLines) {
   const TempFolder folder;
   std::string id;
   Batch batch;
@@ -220,7 +220,7 @@ TEST(ServerBatches, OneThatFailsForWantOfDiskKeepsTheLinesThatItHas) {
   EXPECT_TRUE(later->files().find(batch.output_file, ""));
 }
 
-TEST(ServerBatches, OneWhoseFilesCannotBeTakenIsReadWhereItsLinesLie) {
+TEST(ServerBatches, LinesAreReadInPlaceIfTheirFilesCannotBeMade) {
   const TempFolder folder;
   BatchServer now(folder.path(), "");
   now.server.backend.frozen = true;
@@ -234,7 +234,7 @@ TEST(ServerBatches, OneWhoseFilesCannotBeTakenIsReadWhereItsLinesLie) {
   EXPECT_EQ(std::ranges::count(now.content(batch.error_file), '\n'), 1);
 }
 
-TEST(ServerBatches, OneWhoseInputIsGoneOrAnotherKeepsTheLinesThatItHas) {
+TEST(ServerBatches, BatchWithLostOrChangedInputKeepsItsLines) {
   for (const bool is_gone : {false, true}) {
     const TempFolder folder;
     const std::string keys = "a:key-of-a-1 tokens-per-minute=1\n", x = R"({"prompt":"x","max_tokens":1})";

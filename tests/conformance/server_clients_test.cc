@@ -60,7 +60,7 @@ TEST(ServerClients, AByteOrderMarkBeforeTheJsonIsSkipped) {
     EXPECT_EQ(client.post("/tokenize", body).status, 400) << body;
 }
 
-TEST(ServerClients, JsonIsReadUnderAnyTypeButThoseThatSayItIsNone) {
+TEST(ServerClients, JsonIsReadUnderAnyTypeThatDoesNotExcludeIt) {
   TestServer server;
   RawClient client(server.port());
   const std::string body = R"({"prompt":"a"})";
@@ -114,7 +114,7 @@ HttpAnswer ask(RawClient& client, const FromAPage& row, const std::string& more 
   return client.answer();
 }
 
-TEST(ServerOrigin, WhatABrowserSendsForAnotherSiteIsRefusedWithKeysToo) {
+TEST(ServerOrigin, CrossSiteRequestsAreRefusedWithKeysToo) {
   TestServer open, keyed({}, {}, "secret-key-1");
   RawClient client(open.port()), with_key(keyed.port());
   for (const FromAPage& row : kFromPages) {

@@ -26,7 +26,7 @@ std::vector<std::string> said_alone(const std::vector<AskedOfServer>& asked) {
 
 // One server hears all kinds, one after the other, and another hears them backwards: of any two each comes first once,
 // and fills whatever the two could share.
-TEST(ServerCrossTalk, ARequestSaysTheSameWhateverKindCameBeforeIt) {
+TEST(ServerCrossTalk, AnswerDoesNotDependOnTheRequestBefore) {
   std::vector<AskedOfServer> kinds = kinds_of_requests();
   for (AskedOfServer& other : other_requests()) kinds.push_back(std::move(other));
   const std::vector<std::string> expected = said_alone(kinds);
@@ -112,11 +112,11 @@ void talk_across(uint64_t seed, size_t n_kinds, size_t n_asked) {
   for (const std::string& what : wrong) EXPECT_EQ(what, "") << "seed " << seed;
 }
 
-TEST(ServerCrossTalk, RequestsOfAllKindsSayTheSameInRandomOrders) {
+TEST(ServerCrossTalk, AnswersOfAllKindsDoNotDependOnTheirOrder) {
   for (uint64_t seed = 1; seed <= 6 && !HasFailure(); ++seed) talk_across(seed, 40, 120);
 }
 
-TEST(SlowServerCrossTalk, RequestsOfAllKindsSayTheSameInManyRandomOrders) {
+TEST(SlowServerCrossTalk, AnswersOfAllKindsDoNotDependOnTheirOrder) {
   for (uint64_t seed = 100; seed < 160 && !HasFailure(); ++seed) talk_across(seed, 60, 300);
 }
 

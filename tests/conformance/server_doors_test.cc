@@ -120,7 +120,7 @@ TEST(ServerDoors, ATlsClientThatGoesEndsItsAnswer) {
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
 }
 
-TEST(ServerDoors, WhoDoesNotSpeakTlsIsLetGoAndDisturbsNobody) {
+TEST(ServerDoors, ClientWithoutTlsIsDroppedAndDisturbsNoOther) {
   const Identity identity;
   ServerOptions options = identity.options();
   options.header_timeout = 0.3;

@@ -4,7 +4,7 @@
 namespace ibid {
 namespace {
 
-TEST(ServerEngine, EveryStreamAmongManyIsWhatTheSamplerAloneSays) {
+TEST(ServerEngine, EveryStreamAmongManyEqualsTheSamplerAlone) {
   EngineOptions options;
   options.max_sequences = 8;
   options.step_tokens = 48;
@@ -54,7 +54,7 @@ TEST(ServerEngine, ChatGoesThroughTheTemplateAndFindsItsPrefixAgain) {
             96);  // six whole blocks
 }
 
-TEST(ServerEngine, NamedTokensAreToldInThePlaceOfTheLikeliest) {
+TEST(ServerEngine, NamedTokensAreReportedInsteadOfTheLikeliest) {
   EngineServer server({}, 0);
   RawClient client(server.port());
   const auto tops = [&](const std::string& more) {
@@ -167,7 +167,7 @@ TEST(ServerEngine, AClientThatGoesFromTheQueueIsForgottenWithinTwoSteps) {
   EXPECT_LE(steps_until(server, in_queue, [&] { return server.stats().n_waiting == 0; }), 2);
 }
 
-TEST(ServerEngine, WhatTheEngineRefusesIsA400ThatNamesTheField) {
+TEST(ServerEngine, EngineErrorsAre400AndNameTheField) {
   EngineServer server({}, 0);
   RawClient client(server.port());
   EXPECT_EQ(error_param(client.post("/v1/completions", R"({"prompt":"A","mirostat":2,"mirostat_tau":0})")),

@@ -140,7 +140,7 @@ std::string model_of(const HttpAnswer& answer) {
   return model != nullptr && model->string() != nullptr ? *model->string() : answer.body;
 }
 
-TEST(ServerFleet, NoMoreAreLoadedAtOnceThanTheOperatorSays) {
+TEST(ServerFleet, LoadsAtMostTheOperatorsNumberAtOnce) {
   FleetServer server(1000, "", 2);
   for (const char* model : {"a", "b", "a", "c"}) EXPECT_EQ(model_of(ask(server, model)), model);
   EXPECT_EQ(server.loaded(), "ac") << "who was used least recently went, though there was memory";
@@ -148,7 +148,7 @@ TEST(ServerFleet, NoMoreAreLoadedAtOnceThanTheOperatorSays) {
   EXPECT_EQ(server.loaded(), "bc");
 }
 
-TEST(ServerFleet, WhereTheOperatorSaysSoAModelIsLoadedByHandAlone) {
+TEST(ServerFleet, WithoutAutoloadModelsAreLoadedByRouteOnly) {
   FleetServer server(100, "", 0, false);
   RawClient client(server.http->port());
   const HttpAnswer refused = ask(server, "b");
@@ -196,7 +196,7 @@ TEST(ServerFleet, ARequestGoesToTheModelThatItNamesWhichIsLoadedForIt) {
   EXPECT_EQ(server.loaded(), "abc");
 }
 
-TEST(ServerFleet, WhatIsLoadedIsTold) {
+TEST(ServerFleet, LoadedModelsAreListed) {
   FleetServer server(100);
   ask(server, "b");
   RawClient client(server.http->port());
@@ -288,13 +288,13 @@ TEST(ServerFleet, AModelThatCannotBeLoadedIsItsRequestsAffairAlone) {
   EXPECT_EQ(server.loaded(), "a") << "what was seen not to fit beside nothing makes nobody leave";
 }
 
-TEST(ServerFleet, WhoHasNoKeyLoadsNothing) {
+TEST(ServerFleet, RequestWithoutAKeyLoadsNothing) {
   FleetServer server(20, "a:key-of-tenant-a");
   EXPECT_EQ(ask(server, "a").status, 401);
   EXPECT_EQ(server.loaded(), "");
 }
 
-TEST(ServerFleet, WhoWaitsForAModelIsToldThatTheServerEnds) {
+TEST(ServerFleet, RequestsWaitingForAModelFailWhenTheServerEnds) {
   FleetServer server(10);
   RawClient slow(server.http->port());
   const std::string body = body_for("a", ",\"max_tokens\":2000,\"stream\":true");
@@ -310,7 +310,7 @@ TEST(ServerFleet, WhoWaitsForAModelIsToldThatTheServerEnds) {
   EXPECT_EQ(waited.status, 503);
 }
 
-TEST(Fleet, AModelGoesWhereOllamasKeepAliveIsZeroAndNobodyElseUsesIt) {
+TEST(Fleet, KeepAliveZeroUnloadsAnUnusedModel) {
   FleetServer server(1000);
   const auto ollama = [&](const std::string& model, const std::string& more) {
     RawClient client(server.http->port());
@@ -360,7 +360,7 @@ TEST(Fleet, AModelIsLoadedAndUnloadedByItsName) {
   EXPECT_EQ(client.post("/models/load", R"({"model":"nobody"})").status, 404);
 }
 
-TEST(Fleet, AServerOfOneModelDoesNotSayThatItLetItGo) {
+TEST(Fleet, ServerOfOneModelRefusesToUnloadIt) {
   TestServer server;
   RawClient client(server.port());
   EXPECT_EQ(client.post("/models/unload", R"({"model":"fake-1"})").status, 400);
@@ -374,7 +374,7 @@ TEST(Fleet, AServerOfOneModelDoesNotSayThatItLetItGo) {
 
 // What waited for a model is tokenised and compiled where large bodies are, with their priority; the model is not
 // loaded with it, for its engine's threads would have it too.
-TEST(Fleet, WhatWaitedForItsModelGivesWayAndTheLoadDoesNot) {
+TEST(Fleet, WaitingRequestGivesWayAndTheLoadDoesNot) {
   FleetServer server(100);
   EXPECT_EQ(ask(server, "b").status, 200);
   EXPECT_EQ(server.counts.nice_of_load, getpriority(PRIO_PROCESS, 0));
@@ -419,7 +419,7 @@ class Stream {
 
 const std::string kOneToken = R"(,"max_tokens":1)";
 
-TEST(Fleet, AFileThatCannotBeLoadedMakesNobodyLeave) {
+TEST(Fleet, UnloadableFileUnloadsNoModel) {
   FleetServer server(100, "", 1);
   Stream stream(server);
   for (const char* model : {"broken", "wide"}) {
@@ -432,7 +432,7 @@ TEST(Fleet, AFileThatCannotBeLoadedMakesNobodyLeave) {
   EXPECT_EQ(server.fleet->facts()[0].n_unloads, 0);
 }
 
-TEST(Fleet, WhatCouldNotBeLoadedIsRememberedUntilItsFileChanges) {
+TEST(Fleet, LoadFailureIsRememberedUntilTheFileChanges) {
   FleetServer server(10);
   EXPECT_EQ(ask(server, "a").status, 200);
   const std::string told = ask(server, "broken").body;
@@ -593,7 +593,7 @@ TEST(Fleet, ARequestThatEndsInAnErrorChangesNoOtherModel) {
   }
 }
 
-TEST(Fleet, WhoWaitsForAModelAndGoesIsForgotten) {
+TEST(Fleet, ClientThatLeavesWhileItWaitsForAModelIsForgotten) {
   FleetServer server(1000, "", 1);
   Stream stream(server);
   {
@@ -666,7 +666,7 @@ TEST(Fleet, ATenantUnloadsWhatItAloneHasUsed) {
   EXPECT_TRUE(eventually([&] { return !is_loaded("c"); }));
 }
 
-TEST(Fleet, WhatIsNotLoadedIsNotLoadedToBeUnloaded) {
+TEST(Fleet, UnloadDoesNotLoadAModel) {
   FleetServer server(10);
   EXPECT_EQ(ask(server, "a").status, 200);
   RawClient client(server.http->port());
@@ -692,7 +692,7 @@ TEST(Fleet, ATenantsOwnModelsMakeRoomForEachOther) {
   EXPECT_EQ(server.fleet->facts()[0].n_unloads, 0);
 }
 
-TEST(Fleet, WhoHasNoQuotaLeftLoadsNothing) {
+TEST(Fleet, RequestBeyondItsQuotaLoadsNothing) {
   FleetServer server(10, "alice:key-of-alice tokens-per-minute=1\nbob:key-of-bob");
   EXPECT_EQ(of_tenant(server, "alice", "/v1/completions", body_for("a")).status, 200);
   EXPECT_EQ(of_tenant(server, "alice", "/v1/completions", body_for("b")).status, 429);

@@ -199,7 +199,7 @@ TEST(ServerFraming, IsTheSameHoweverTheBytesAreCut) {
   }
 }
 
-TEST(ServerFraming, OldHttpIsNotToldToContinue) {
+TEST(ServerFraming, OldHttpGetsNo100Continue) {
   TestServer server;
   RawClient old(server.port()), none(server.port());
   old.send("POST /tokenize HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 15\r\n\r\n" + std::string(kBody));

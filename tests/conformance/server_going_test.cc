@@ -16,7 +16,7 @@ std::string text_of(const Json& line, const char* name) {
   return value != nullptr && value->string() != nullptr ? *value->string() : "none";
 }
 
-TEST(ServerGoing, WhoClosesOnTheLastByteHasHadAWholeAnswer) {
+TEST(ServerGoing, ClientThatClosesOnTheLastByteHadAWholeAnswer) {
   constexpr int kTries = 150;
   LogFile log;
   TestServer server(logged_to(log));
@@ -39,7 +39,7 @@ TEST(ServerGoing, WhoClosesOnTheLastByteHasHadAWholeAnswer) {
             std::string::npos);
 }
 
-TEST(ServerGoing, WhoGoesBeforeAnyAnswerIsLoggedAs499) {
+TEST(ServerGoing, ClientThatLeavesBeforeAnyAnswerIsLoggedAs499) {
   LogFile log;
   TestServer server(logged_to(log));
   RawClient before(server.port()), within(server.port());
@@ -63,7 +63,7 @@ TEST(ServerGoing, WhoGoesBeforeAnyAnswerIsLoggedAs499) {
     EXPECT_NE(metrics.find(wanted), std::string::npos) << wanted;
 }
 
-TEST(ServerGoing, WhatAShutdownCutsBeforeAnyAnswerIsLoggedAs503) {
+TEST(ServerGoing, RequestCutByShutdownBeforeAnyAnswerIsLoggedAs503) {
   LogFile log;
   {
     TestServer server(logged_to(log));
@@ -83,7 +83,7 @@ std::string padded(size_t size) {
   return RawClient::post_text("/v1/completions", body + std::string(size - body.size() - 1, ' ') + "}");
 }
 
-TEST(ServerPipelining, WhateverWaitsAfterAnAnswerIsAnsweredAfterIt) {
+TEST(ServerPipelining, PipelinedRequestsAreAnsweredInOrder) {
   LogFile log;
   TestServer server(logged_to(log));
   size_t n_requests = 0;
@@ -132,7 +132,7 @@ TEST(ServerPipelining, AConnectionThatClosesAfterAnAnswerDoesNotResetIt) {
   }
 }
 
-TEST(ServerPipelining, WhoGoesWithMuchBehindIsNoticed) {
+TEST(ServerPipelining, ClientThatLeavesWithManyPipelinedRequestsIsNoticed) {
   TestServer server;
   for (const bool reset : {false, true}) {
     RawClient client(server.port());

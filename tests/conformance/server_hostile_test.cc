@@ -45,7 +45,7 @@ TEST(ServerQueue, ABurstBeyondTheBoundGets429AtOnce) {
   EXPECT_LE(n_refused, 8);
 }
 
-TEST(ServerSlow, AReaderThatStopsIsEndedAndSlowsNobody) {
+TEST(ServerSlow, StoppedReaderIsEndedAndSlowsNoOther) {
   ServerOptions options;
   options.max_stream_backlog = 4 << 10;
   options.send_buffer_bytes = 4 << 10;
@@ -65,7 +65,7 @@ TEST(ServerSlow, AReaderThatStopsIsEndedAndSlowsNobody) {
   }));
 }
 
-TEST(ServerSlow, WhoSendsMegabytesHoldsUpNobodyElse) {
+TEST(ServerSlow, LargeBodyHoldsUpNoOtherClient) {
   ServerOptions options;
   options.io_threads = 1;
   FakeBackend::Options engine;
@@ -247,7 +247,7 @@ TEST(ServerPipelining, RequestsThatComeTogetherAreAnsweredInOrder) {
   EXPECT_EQ(client.answer().status, 200);
 }
 
-TEST(ServerHttp, SpeaksOldHttpAndExpectAndHead) {
+TEST(ServerHttp, SupportsOldHttpAndExpectAndHead) {
   TestServer server;
   RawClient old(server.port());
   const std::string body = R"({"prompt":"a","max_tokens":4,"seed":1,"stream":true})";
@@ -286,7 +286,7 @@ TEST(ServerLife, DrainingEndsIdleConnectionsAndLetsStreamsEnd) {
   EXPECT_FALSE(RawClient(server.port()).connected());
 }
 
-TEST(ServerLife, WhatStillRunsAtTheDeadlineIsToldSo) {
+TEST(ServerLife, RequestsStillRunningAtTheDeadlineAreCancelledWithAReason) {
   TestServer server;
   RawClient stream(server.port()), whole(server.port());
   stream.send(RawClient::post_text("/v1/completions", R"({"prompt":"x","max_tokens":1000000,"stream":true})"));

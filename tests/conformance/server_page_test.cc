@@ -50,7 +50,7 @@ TEST(ServerPage, FilesAreCompressedForClientsThatTakeIt) {
   EXPECT_LT(n_packed, n_plain * 2 / 5);
 }
 
-TEST(ServerPage, WhatAClientHasIsNotSentAgain) {
+TEST(ServerPage, CachedPageIsNotSentAgain) {
   TestServer server;
   RawClient client(server.port());
   for (const PageFile& file : page_files()) {
@@ -74,7 +74,7 @@ TEST(ServerPage, WhatAClientHasIsNotSentAgain) {
   }
 }
 
-TEST(ServerPage, AKeyIsWantedBeforeAnythingIsSaidOfATag) {
+TEST(ServerPage, KeyIsCheckedBeforeTheTag) {
   TestServer server({}, {}, "a-secret-key-of-a-user");
   RawClient client(server.port());
   EXPECT_EQ(client.get("/app.js", "If-None-Match: *\r\n").status, 401);

@@ -26,7 +26,7 @@ TEST(ServerPredict, InstancesAreAnsweredAsTheirRoutesAnswerThem) {
   EXPECT_TRUE(eventually([&] { return server.service->n_active() == 0; }));
 }
 
-TEST(ServerPredict, WhatOneIsRefusedStandsInItsPlace) {
+TEST(ServerPredict, ErrorOfAnInstanceStandsInItsPlace) {
   TestServer server;
   RawClient client(server.port());
   const std::string wrong = R"({"@requestFormat":"completions","prompt":"a","temperature":-1})";
@@ -62,7 +62,7 @@ TEST(ServerPredict, RefusalsNameTheInstance) {
   EXPECT_EQ(client.post("/predict", "[]").status, 400);
 }
 
-TEST(ServerPredict, WhoeverGoesAwayTakesAllOfThem) {
+TEST(ServerPredict, LeavingClientCancelsAllInstances) {
   TestServer server({}, {.step_seconds = 0.005, .answer_len = 1000});
   {
     RawClient client(server.port());

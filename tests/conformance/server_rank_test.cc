@@ -26,7 +26,7 @@ Ranked ranked(const Json& answer, const char* list = "results", const char* scor
   return out;
 }
 
-TEST(ServerRank, TellsTheBestFirstAndOfEqualOnesTheFirst) {
+TEST(ServerRank, SortsBestFirstAndKeepsTheOrderOfTies) {
   TestServer server({}, reranker());
   RawClient client(server.port());
   const Json all = post_json(client, "/v1/rerank",
@@ -151,7 +151,7 @@ TEST(ServerRank, RefusalsNameTheField) {
   EXPECT_EQ(client.post("/v1/embeddings", R"({"input":"a","pooling":"mean"})").status, 200);
 }
 
-TEST(ServerRank, AModelThatRanksNothingSaysSo) {
+TEST(ServerRank, ModelWithoutAHeadRefuses) {
   for (const FakeBackend::Options& engine : {FakeBackend::Options{}, reranker(3)}) {
     TestServer server({}, engine);
     RawClient client(server.port());
@@ -162,7 +162,7 @@ TEST(ServerRank, AModelThatRanksNothingSaysSo) {
   }
 }
 
-TEST(ServerRank, ModelsTellWhatAnEncoderCanDo) {
+TEST(ServerRank, ModelsListsAnEncodersCapabilities) {
   TestServer server({}, reranker());
   RawClient client(server.port());
   const HttpAnswer answer = client.get("/v1/models");

@@ -88,7 +88,7 @@ TEST(ServerRefusals, TheDoorChecksHostOriginKeyPathMethodAndTypeInThisOrder) {
     EXPECT_EQ(handler.outcome(row.path, "no json", row.method, row.headers), row.outcome) << row.method << row.path;
 }
 
-TEST(ServerRefusals, WhatTheServerLacksComesBeforeWhatTheBodySays) {
+TEST(ServerRefusals, MissingCapabilityIsReportedBeforeTheBodysFaults) {
   Handler loading({}, {}, "", false), draining;
   EXPECT_EQ(loading.outcome(kChat, "no json"), "503 loading");
   EXPECT_EQ(loading.outcome("/health", "", "GET"), "503");

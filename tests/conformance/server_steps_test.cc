@@ -56,7 +56,7 @@ double sample_of(const std::string& metrics, const std::string& name) {
   return at == std::string::npos ? -1 : std::strtod(metrics.c_str() + at + name.size() + 2, nullptr);
 }
 
-TEST(ServerSteps, EveryStepIsInTheMetricsAndInTheViewAlsoThoseThatTellNobodyAnything) {
+TEST(ServerSteps, EveryStepIsInTheMetricsAndInTheViewAlsoThoseWithoutOutput) {
   constexpr int32_t kPromptLen = 150, kStepTokens = 16, kAnswerLen = 7, kRequests = 6;
   EngineOptions options;
   options.max_sequences = 3;

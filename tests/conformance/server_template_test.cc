@@ -42,7 +42,7 @@ TEST(ServerTemplate, AHistoryWithToolCallsIsHandedOverAsTheTemplateReadsIt) {
 
 // The template, or the client in an answer that it continues, determines whether an answer begins within reasoning, and
 // so where its grammar begins; no text of a user does, whatever it spells and wherever it stands.
-TEST(ServerTemplate, WhatAUserSpellsSetsNoGrammar) {
+TEST(ServerTemplate, UserTextSetsNoGrammar) {
   const std::string messages = "{% for m in messages %}{{ m.role|upper }}{{ m.content }}{% endfor %}";
   const auto ask = [&](const std::string& end, const std::string& said, const std::string& more) {
     EngineServer server({}, 0, 2000, "", messages + end);

@@ -83,7 +83,7 @@ std::string told(const Message& m) {
   return out + " " + m.finish;
 }
 
-TEST(ServerTools, ReasoningAndCallsAreToldApart) {
+TEST(ServerTools, ReasoningAndCallsAreSeparated) {
   TestServer server;
   server.backend.say("Weather?", kSaid);
   RawClient client(server.port());
@@ -119,7 +119,7 @@ TEST(ServerTools, AnAnswerCutAtAnyTokenIsTheSameStreamedOrNot) {
   }
 }
 
-TEST(ServerTools, WhatARequestDoesNotWantIsLeftOut) {
+TEST(ServerTools, PartsThatARequestExcludesAreLeftOut) {
   TestServer server;
   server.backend.say("Weather?", kSaid);
   RawClient client(server.port());

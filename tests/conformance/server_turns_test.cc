@@ -16,7 +16,7 @@ bool wait_for_bytes(TestServer& server, int64_t n) {
   return eventually([&] { return server.service->add_body_bytes(0) == n; });
 }
 
-TEST(ServerTurns, WhatClientsThatHaveGoneAskedForIsPassedOver) {
+TEST(ServerTurns, RequestsOfGoneClientsArePassedOver) {
   LogFile log;
   ServerOptions options;
   options.log_file = log.path();
@@ -67,7 +67,7 @@ TEST(ServerTurns, AClientThatGoesBeforeItsBodyIsReadCostsNothing) {
   EXPECT_EQ(server.backend.n_submitted, 1);
 }
 
-TEST(ServerTurns, WhatIsPipelinedAfterALongRequestIsAnsweredAfterIt) {
+TEST(ServerTurns, RequestPipelinedAfterALongOneIsAnsweredAfterIt) {
   TestServer server;
   RawClient client(server.port());
   client.send(RawClient::post_text("/v1/chat/completions", long_body("hold me", 1)));
@@ -80,7 +80,7 @@ TEST(ServerTurns, WhatIsPipelinedAfterALongRequestIsAnsweredAfterIt) {
   EXPECT_NE(client.answer().body.find("version"), std::string::npos);
 }
 
-TEST(ServerTurns, OneTenantsLongRequestsHoldUpAnothersByOne) {
+TEST(ServerTurns, LongRequestsOfATenantDelayAnothersByOne) {
   TestServer server({}, {}, "alice:key-of-alice\nbob:key-of-bob");
   const auto ask = [](RawClient& client, const std::string& tenant, const std::string& body) {
     client.send(RawClient::post_text("/v1/chat/completions", body, "X-Api-Key: key-of-" + tenant + "\r\n"));
@@ -104,7 +104,7 @@ TEST(ServerTurns, OneTenantsLongRequestsHoldUpAnothersByOne) {
   for (const auto& client : alice) EXPECT_EQ(client->answer().status, 200);
 }
 
-TEST(ServerTurns, WhoIsRefusedAtTheDoorWaitsForNobodysWork) {
+TEST(ServerTurns, RefusedRequestsWaitForNoOtherWork) {
   TestServer server({}, {}, "alice:key-of-alice");
   RawClient first(server.port());
   first.send(RawClient::post_text("/v1/chat/completions", long_body("hold me", 1), "X-Api-Key: key-of-alice\r\n"));

@@ -267,7 +267,7 @@ std::vector<std::string> fields_in(const std::string& text) {
   return out;
 }
 
-TEST(ServerWords, ErrorsNameWhatWasSentInTheFormOfTheApiThatWasAsked) {
+TEST(ServerWords, ErrorsNameTheFieldInTheFormOfTheApi) {
   TestServer server;
   for (const Dialect& dialect : dialects()) {
     RawClient client(server.port());
@@ -312,7 +312,7 @@ TEST(ServerWords, ErrorsNameWhatWasSentInTheFormOfTheApiThatWasAsked) {
   }
 }
 
-TEST(ServerWords, WhatIsRefusedBeforeItsBodyIsReadHasTheFormOfItsApi) {
+TEST(ServerWords, EarlyRefusalsHaveTheFormOfTheApi) {
   TestServer server({}, {}, "a:key-of-tenant-a");
   for (const Dialect& dialect : dialects()) {
     for (const auto& [body, headers, status] :
@@ -363,7 +363,7 @@ std::string texts_in(const std::string& body) {
   return out;
 }
 
-TEST(ServerWords, EveryApiTellsTheSeedByWhichItsAnswerIsHadAgain) {
+TEST(ServerWords, EveryApiReportsTheSeedThatReproducesItsAnswer) {
   TestServer server;
   struct Route {
     const char *path, *body;

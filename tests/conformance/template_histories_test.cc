@@ -304,7 +304,7 @@ bool has_all(const std::string& text, const std::vector<std::string>& words) {
   return std::ranges::all_of(words, [&](const std::string& word) { return text.find(word) != std::string::npos; });
 }
 
-TEST(TemplateHistories, WhatIsTakenInOneFormIsTakenInAll) {
+TEST(TemplateHistories, HistoryAcceptedInOneFormIsAcceptedInAll) {
   size_t n_taken = 0;
   for (const auto& [name, source] : all_templates()) {
     const ChatTemplate chat = made(source);
@@ -390,7 +390,7 @@ std::string trimmed(const std::string& s) {
 
 bool is_blank_start(const std::string& s) { return s.empty() || trimmed(s).front() != s.front(); }
 
-TEST(TemplateHistories, AnAnswerGoesOnWhereTheMessageEndsWhateverItSays) {
+TEST(TemplateHistories, AnswerGoesOnWhereTheMessageEndsWhateverItsText) {
   size_t n_tried = 0;
   for (const auto& [name, source] : all_templates()) {
     const ChatTemplate chat = made(source);

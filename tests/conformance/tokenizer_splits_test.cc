@@ -84,7 +84,7 @@ void compare_all(size_t n_blocks) {
 TEST(TokenizerSplits, NamesCutAsTheReference) { compare_all(kQuickBlocks); }
 TEST(SlowTokenizerSplits, NamesCutAsTheReferenceOnTwentyThousandStrings) { compare_all(SIZE_MAX); }
 
-TEST(TokenizerSplits, ExpressionsOfAFolderAreKnownByHeart) {
+TEST(TokenizerSplits, ExpressionsOfAFolderAreRecognised) {
   for (const auto& [key, golden] : goldens().at("families").as_object()) {
     const std::string name(key);
     std::vector<NextPiece> stages;

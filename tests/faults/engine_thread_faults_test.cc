@@ -31,7 +31,7 @@ class SlowSparedModel final : public ForwardPass {
   testing::FakeModel fake_{4096};
 };
 
-TEST(EngineThreadFaults, EachChoiceEndsOnceAlsoWhereNoMemoryIsLeftToSaySo) {
+TEST(EngineThreadFaults, EachChoiceEndsOnceAlsoOutOfMemory) {
   const Spared spared;  // this thread; the engine's is struck
   ThreadTeam team(1);
   Stream stream(team);

@@ -612,7 +612,7 @@ TEST(HostileGrammar, LazyOnesAreJudgedInTheMemoryThatTheirFuelKnowsOf) {
 }
 
 // The memory of a grammar's states, rows and marks is freed with its last user.
-TEST(HostileGrammar, OneThatRestsHoldsWhatItIsCountedFor) {
+TEST(HostileGrammar, IdleGrammarHoldsItsCountedMemory) {
   const auto trie = testing::adversarial("{}\"a1").trie();
   Fuel fuel;
   Grammar grammar(fuel);

@@ -391,7 +391,7 @@ void run(const std::vector<Case>& cases) {
   }
 }
 
-TEST(HostileTemplate, WhatTakesTimeTakesSteps) { run(unpaid()); }
+TEST(HostileTemplate, LongWorkCountsAsSteps) { run(unpaid()); }
 TEST(HostileTemplate, LoopsEndWithinTheirSteps) { run(loops()); }
 TEST(HostileTemplate, GrowthEndsWithinItsMemory) { run(growth()); }
 TEST(HostileTemplate, NestingEndsWithinItsDepth) { run(depth()); }

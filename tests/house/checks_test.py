@@ -28,6 +28,8 @@ FAULTS = (
      ": 'Whoever': states"),
     ("docs", "src/base/check.cc", "namespace ibid {\n", "namespace ibid {\nconstexpr char kSaid[] = \"1 would do\";\n",
      ": 'would do': states"),
+    ("docs", "src/base/quoted_test.cc", "TEST(Quoted, EndsAfterEightyBytes)", "TEST(Quoted, SaysEightyBytes)",
+     "src/base/quoted_test.cc: Quoted.SaysEightyBytes: "),
     ("docs", "docs/how_it_works.md", "  speculation_.propose(); ", "  propose(); ",
      "docs/how_it_works.md: src/engine/engine.cc does not have the code that is shown as its own"),
     ("docs", "docs/rows.md", "| T4 |", "| T44 |", "tests/conformance/server_trace_test.cc: docs/rows.md has no row T4"),

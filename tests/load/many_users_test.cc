@@ -22,7 +22,7 @@ int64_t n_different(const std::vector<StreamContent>& alone, const std::vector<L
   return n;
 }
 
-TEST_F(SlowManyUsers, TwoHundredStreamsSayWhatEachSaysAlone) {
+TEST_F(SlowManyUsers, TwoHundredStreamsEqualEachAlone) {
   ServeProcess server({"--ctx", "1024", "--max-sequences", "256", "--kv-memory", "512M", "--max-waiting", "1000"});
   server.engine();
   const int n_descriptors = server.n_descriptors();

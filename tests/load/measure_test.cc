@@ -115,7 +115,7 @@ TEST(LoadClient, SeesEveryStreamWholeAndNoMoreAtOnceThanItMay) {
   }
 }
 
-TEST(LoadClient, KeepsToArrivalTimesAndLeavesWhenTold) {
+TEST(LoadClient, KeepsToArrivalTimesAndLeavesOnRequest) {
   TestServer server;
   LoadClient client({.port = static_cast<uint16_t>(server.port())});
   const size_t gone = client.start(stream_of("x", 1'000'000));

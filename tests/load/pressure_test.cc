@@ -108,7 +108,7 @@ Beside eight_beside_eight(const ServeProcess& server, bool others_read, uint64_t
   return out;
 }
 
-TEST_F(SlowPressure, ReadersThatDoNotReadSlowNobodyAndAreEnded) {
+TEST_F(SlowPressure, StalledReadersSlowNoOtherAndAreEnded) {
   ServeProcess server({"--ctx", "1024", "--max-sequences", "16", "--kv-memory", "256M", "--send-buffer", "8K",
                        "--max-stream-backlog", "16K"});
   eight_beside_eight(server, true, 1);  // what a server makes once

@@ -38,7 +38,7 @@ Told ask(const ServeProcess& server, const std::string& prompt, const std::strin
   return out;
 }
 
-TEST_F(SlowWarmRestart, AfterAKillThePrefixIsFoundOnDiskAndNobodyElsesIs) {
+TEST_F(SlowWarmRestart, AfterAKillTheOwnPrefixIsFoundOnDiskAndNoOthers) {
   const TempFolder folder;
   const std::vector<std::string> flags = {"--ctx", "8192", "--cache-disk", folder.path("kv"), "--cache-disk-bytes",
                                           "8G"};

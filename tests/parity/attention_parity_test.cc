@@ -120,7 +120,7 @@ TEST(AttentionParity, PagedEqualsContiguous) {
 
 // Every cell that no query may see is NaN, and blocks before the window are no blocks: Paged does both. Here also what
 // lies after a sequence's end in its last block, and what was overwritten by garbage before the window.
-TEST(AttentionParity, WhatIsMaskedOrUnwrittenIsNeverMultiplied) {
+TEST(AttentionParity, MaskedAndUnwrittenKeysAreNeverMultiplied) {
   ThreadTeam team(2);
   Stream s(team);
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {

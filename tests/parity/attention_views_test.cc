@@ -49,7 +49,7 @@ void compare(const Shape& shape, int32_t n, Stream& s, uint64_t seed) {
   EXPECT_EQ(difference(whole.rows(), cut.rows()), "");
 }
 
-TEST(AttentionViews, ReadWhatATextOfTheirBlocksWouldOnEveryInstructionSet) {
+TEST(AttentionViews, EqualASequenceOfTheirBlocksOnEveryInstructionSet) {
   ThreadTeam one(1), three(3);
   Stream alone(one), together(three);
   for (const Shape& shape : kShapes) {

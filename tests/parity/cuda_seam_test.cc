@@ -19,7 +19,7 @@ Stream pretended_cuda() {
                 host);
 }
 
-TEST(CudaSeam, AnOpWithoutABodyForTheDeviceSaysSoAndComputesNothing) {
+TEST(CudaSeam, OpWithoutABodyForTheDeviceStopsWithAnError) {
   GTEST_FLAG_SET(death_test_style, "fast");
   Stream s = pretended_cuda();
   parity::Guarded a(2, 16), b(2, 16), c(2, 16), angles(2, 16), row(1, 16);

@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(EveryDType, LinearPieces, testing::ValuesIn(kMatrixDTyp
                          [](const auto& i) { return std::string(traits(i.param).name); });
 
 // Else the tests above would show nothing: the tree, the fold from the left and the sum in one piece differ.
-TEST(LinearPiecesInputs, TellTheTreeFromTheFoldAndFromOnePiece) {
+TEST(LinearPiecesInputs, DistinguishTheTreeFromTheFoldAndFromOnePiece) {
   constexpr int64_t N = 20, K = 2048;
   ThreadTeam team(1);
   Stream s(team);

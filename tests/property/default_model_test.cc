@@ -101,7 +101,7 @@ class SlowDefaultModel : public ::testing::Test {
   Default file_;
 };
 
-TEST_F(SlowDefaultModel, SaysTheSameUnderSixtyFourSchedules) {
+TEST_F(SlowDefaultModel, AnswersTheSameUnderSixtyFourSchedules) {
   const std::vector<Request> requests = requests_for(*file_.tokenizer);
   const std::vector<Isa> isas = supported_isas();
   constexpr DType kKvDtypes[] = {DType::kF16, DType::kF32, DType::kBF16};
@@ -132,7 +132,7 @@ TEST_F(SlowDefaultModel, SaysTheSameUnderSixtyFourSchedules) {
 // Answers that repeat the prompt or themselves take fewer steps; others take no more, with few rejected drafts. Counts
 // do not depend on the machine: time stands still, and rows are priced by estimate. bench/speculation_bench.cc measures
 // the times.
-TEST_F(SlowDefaultModel, SaysWhatRepeatsInFewerSteps) {
+TEST_F(SlowDefaultModel, RepeatedTextTakesFewerSteps) {
   constexpr const char* kMeeting =
       "Meeting of the garden club, 4 May. Present: Ruth Okafor (chair), Emil Brandt (treasurer), Sofia Pereira. The "
       "treasurer reported that the club has 1,240 pounds. Sofia proposed to plant a hedge along the north fence.\n";

@@ -26,7 +26,7 @@ using testing::TinyModels;
 class TinyModel : public ::testing::TestWithParam<std::string_view> {};
 
 // Sixteen schedules for each of four weight dtypes; all dtypes come up among the architectures.
-TEST_P(TinyModel, SaysTheSameUnderSixtyFourSchedules) {
+TEST_P(TinyModel, AnswersTheSameUnderSixtyFourSchedules) {
   const auto architectures = testing::tiny_architectures();
   const auto dtypes = testing::tiny_dtypes();
   const size_t index = static_cast<size_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());
@@ -131,7 +131,7 @@ TEST(TinyModels, PhysicalBlocksDoNotShowInTheBits) {
 
 // Law 4: one SHA-256 of tokens, log-probabilities and text with drafts of any kind and without, for all
 // requests together and one after the other.
-TEST(TinyModels, SayTheSameWithDraftsOfAnyKind) {
+TEST(TinyModels, AnswerTheSameWithDraftsOfAnyKind) {
   TinyModels models("llama", DType::kQ8_0);
   LoadedModel& m = models.load(TinyModels::best(), 1);
   const auto requests = testing::requests_with_memory(kVocabSize);
@@ -200,7 +200,7 @@ TEST(TinyModels, AnswerRejectionTheSameWhateverTheCacheKnowsOfAnEaglesSequence) 
 
 class SlowTinyModel : public TinyModel {};
 
-TEST_P(SlowTinyModel, SaysTheSameToSeventyTwoRequests) {
+TEST_P(SlowTinyModel, AnswersSeventyTwoRequestsTheSame) {
   const auto architectures = testing::tiny_architectures();
   const auto dtypes = testing::tiny_dtypes();
   const size_t i = static_cast<size_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());
@@ -212,7 +212,7 @@ TEST_P(SlowTinyModel, SaysTheSameToSeventyTwoRequests) {
   EXPECT_GT(totals.n_fetched, 0);
 }
 // Each kind of drafts once, in a schedule of its own, with stateful samplers and answers that end early.
-TEST_P(SlowTinyModel, SaysTheSameWithMemoryAndDraftsOfAnyKind) {
+TEST_P(SlowTinyModel, AnswersTheSameWithMemoryAndDraftsOfAnyKind) {
   const auto architectures = testing::tiny_architectures();
   const auto dtypes = testing::tiny_dtypes();
   const auto i = static_cast<size_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());
@@ -230,7 +230,7 @@ TEST_P(SlowTinyModel, SaysTheSameWithMemoryAndDraftsOfAnyKind) {
 INSTANTIATE_TEST_SUITE_P(SlowArchitectures, SlowTinyModel, ::testing::ValuesIn(testing::tiny_architectures()),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
-TEST(SlowTinyModels, SayTheSameForEveryArchitectureWeightAndKvDtype) {
+TEST(SlowTinyModels, AnswerTheSameForEveryArchitectureWeightAndKvDtype) {
   testing::Totals totals;
   uint64_t seed = 10000;
   for (const std::string_view architecture : testing::tiny_architectures()) {

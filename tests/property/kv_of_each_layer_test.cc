@@ -61,7 +61,7 @@ TEST(MixedLayers, AnswersAreTheRequestsOwnUnderAnySchedule) {
   expect_own_answers(*model, stream);
 }
 
-TEST(KvOfEachLayer, TheEngineIsToldOfEachLayer) {
+TEST(KvOfEachLayer, EngineKnowsTheKvOfEachLayer) {
   Matrices matrices;
   ThreadTeam team(1);
   Stream stream(team);

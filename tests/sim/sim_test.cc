@@ -90,7 +90,7 @@ TEST(Simulation, RunsAgainFromItsRecords) {
 }
 
 // tests/sim/scripts/: what it has found, cut down.
-TEST(Simulation, WhatOnceFailedDoesNotAnyMore) {
+TEST(Simulation, PastFailuresPass) {
   for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/tests/sim/scripts")) {
     std::ostringstream text;
     text << std::ifstream(file.path()).rdbuf();

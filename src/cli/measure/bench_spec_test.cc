@@ -28,7 +28,7 @@ SpecBenchResult counted() {
   return out;
 }
 
-TEST(SpecBench, TellsWhatWasCounted) {
+TEST(SpecBench, PrintsTheCounts) {
   const std::string table = spec_bench_text(counted(), "md");
   EXPECT_NE(table.find("| code | 2 | 2.00 | 1.60 | 0.62 | 200.00 | 133.33 | 1.50 |"), std::string::npos) << table;
   EXPECT_NE(table.find("accepted by place: 0.75 of 80, 0.60 of 50, 0.33 of 30\n"), std::string::npos) << table;
@@ -113,7 +113,7 @@ TEST_F(SpecBenchRuns, CountsByPlaceWhatWasVerifiedAndAccepted) {
   EXPECT_GT(result.step_seconds.at(3), 0);
 }
 
-TEST_F(SpecBenchRuns, WhatDoesNotGoTogetherIsRefused) {
+TEST_F(SpecBenchRuns, IncompatibleOptionsAreRefused) {
   BenchOptions options{.n_gen = {8}, .repeats = 1};
   options.prompts = folder_.write("prompts", "# nothing\n");
   EXPECT_NE(said(options).find("with --spec NAME alone"), std::string::npos);

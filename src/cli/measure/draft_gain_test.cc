@@ -48,7 +48,7 @@ TEST(DraftGain, IsThatOfTheFormulaForWhatWasCounted) {
   EXPECT_EQ(best_gain(m, 0).k, 3);
 }
 
-TEST(DraftGain, ANetworksDraftsCostAndAreAskedForWhereNobodyKnowsBetter) {
+TEST(DraftGain, NetworkDraftsCostAndAreUsedWhereTheLookupIsLessLikely) {
   const DraftMeasures m = measures(121, 4, kUsual, {{.n_right = 1, .likely = 0.5F, .cost = 0}, {3, 0.9F, 0.1}});
   const DraftGain both = gain_of(m, 1, 3);
   EXPECT_DOUBLE_EQ(both.tokens, 4);

@@ -90,7 +90,7 @@ std::string planned(const PlanOptions& options) {
   return ::testing::internal::GetCapturedStdout() + (code == kOk ? "" : errors);
 }
 
-TEST_F(DraftMeasuring, APlanSaysWhatEachCostsAndWhatPays) {
+TEST_F(DraftMeasuring, PlanShowsTheCostOfEachAndWhatPays) {
   PlanOptions options;
   options.serve.model.model = model_;
   options.serve.model.threads = 1;

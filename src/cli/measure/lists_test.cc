@@ -41,7 +41,7 @@ TEST(TextWindows, ScoreEachTokenOnce) {
   }
 }
 
-TEST(Progress, TellsTheRateOfWhatCameNowAndWhatIsLeft) {
+TEST(Progress, ShowsTheRateOfNewBytesAndTheTimeLeft) {
   EXPECT_EQ(transfer_text(0, 50'000'000, 100'000'000, 5), "50.0 MB of 100.0 MB, 10.0 MB/s, 0:05 left");
   // What was there before an interruption came at no rate of ours.
   EXPECT_EQ(transfer_text(60'000'000, 70'000'000, 100'000'000, 1), "70.0 MB of 100.0 MB, 10.0 MB/s, 0:03 left");

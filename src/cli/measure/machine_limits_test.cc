@@ -16,7 +16,7 @@ TEST(MachineLimits, EachTableButBaselineHasARateOfEachUnit) {
   }
 }
 
-TEST(MachineLimits, WhatNoUnitMakesHasTheRateOfFloats) {
+TEST(MachineLimits, Bf16WithoutAUnitHasTheRateOfFloats) {
   ThreadTeam team(1);
   for (const Isa isa : supported_isas()) {
     if (isa == Isa::kAvx512Bf16) continue;

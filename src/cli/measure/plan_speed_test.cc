@@ -8,7 +8,7 @@ namespace {
 PredictedSpeed target(double two, double three, double five) { return {.one = 100, .rows = {two, three, five}}; }
 
 // Rows S6 and S11: the formulas' results for measured costs.
-TEST(SpeculationAdvice, SaysWhenItPaysAndWhenNot) {
+TEST(SpeculationAdvice, StatesWhenItPaysAndWhenNot) {
   const std::string free = speculation_advice(target(1, 1, 1), 0.1, 4);
   EXPECT_NE(free.find("0.8 of the drafts right: 2.40 times as fast, 4 drafts"), std::string::npos) << free;
   EXPECT_NE(free.find("0.5 of the drafts right: 1.46 times as fast, 2 drafts"), std::string::npos) << free;

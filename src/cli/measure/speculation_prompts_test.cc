@@ -104,7 +104,7 @@ struct Floors {  // of tokens a step
   double code, edit, summary, json, chat, all, times, worst;
 };
 
-TEST_F(SlowSpeculationPrompts, BringAsManyTokensAStepAsThePageSays) {
+TEST_F(SlowSpeculationPrompts, GiveAsManyTokensPerStepAsThePageStates) {
   const host::StepLimits limits{.step_tokens = 512, .max_sequences = kAtOnce, .max_waiting = 64};
   const host::Loaded loaded = host::load({.model = model_, .context_len = 1024}, limits).value();
   const ModelFacts facts = {.vocab_size = static_cast<int32_t>(loaded.model->config().vocab_size),

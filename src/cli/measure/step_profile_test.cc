@@ -14,7 +14,7 @@ OpRun product(double begin, double end) {
 constexpr MachineLimits kLimits = {.read_bytes_per_s = 4e9, .int8_macs_per_s = 6e9, .fp32_macs_per_s = 2e9};
 
 // Two calls of 6 M int8, 2 M fp32 in 4 ms, which 1 + 1 ms could do; their bytes take 1 ms.
-TEST(StepProfile, SaysTimesRatesAndSharesOfTheBound) {
+TEST(StepProfile, PrintsTimesRatesAndSharesOfTheBound) {
   StepProfile profile;
   profile.ran(product(0, 1));  // before any phase: not counted
   profile.begin("pp4");

@@ -47,7 +47,7 @@ TEST(DraftModelFlag, NamesAModelBesideTheLookUp) {
   EXPECT_FALSE(spec("--spec drafts"));
 }
 
-TEST(DraftWindowFlag, NamesTokensOfATextsBeginAndEnd) {
+TEST(DraftWindowFlag, NamesTokensOfASequencesBeginAndEnd) {
   EXPECT_FALSE(spec("--spec draft:m").value().draft_window.has_value());
   const SpecArgs said = spec("--spec draft:m --spec-draft-window 64,512").value();
   EXPECT_EQ(said.draft_window->n_sink, 64);
@@ -69,7 +69,7 @@ TEST(SkipFlag, NamesLayers) {
   EXPECT_EQ(layers_text({}), "");
 }
 
-TEST(WindowFlag, NamesTokensOfATextsBeginAndEnd) {
+TEST(WindowFlag, NamesTokensOfASequencesBeginAndEnd) {
   EXPECT_EQ(spec("--spec window").value().window->n_window, WindowArgs().n_window);
   EXPECT_EQ(spec("--spec window:0,96").value().window->n_sink, 0);
   EXPECT_EQ(spec("--spec window:16,96").value().window->n_window, 96);
@@ -86,7 +86,7 @@ TEST(WindowFlag, NamesTokensOfATextsBeginAndEnd) {
 }
 
 // The costs are given, so the result does not depend on a clock.
-TEST(FindLayers, SaysTheSameWhenAskedAgain) {
+TEST(FindLayers, GivesTheSameResultAgain) {
   TempFolder folder;
   const std::string path = folder.write(
       "target.gguf", testing::tiny_gguf({.n_layers = 5, .vocab_size = 260, .context_len = 128, .tokenizer = true}));

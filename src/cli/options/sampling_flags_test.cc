@@ -54,7 +54,7 @@ TEST(SamplingFlags, AreFieldsOfTheApi) {
 }
 
 // A sampler that the API learns is a flag of both commands at once.
-TEST(SamplingFlags, EveryFieldThatSaysHowTokensAreChosenIsOne) {
+TEST(SamplingFlags, EveryFieldThatControlsSamplingHasAFlag) {
   SamplingFlags flags;
   CLI::App run, serve;
   add_sampling_options(&run, flags, SamplingScope::kAll);
@@ -77,7 +77,7 @@ TEST(SamplingFlags, EveryFieldThatSaysHowTokensAreChosenIsOne) {
   EXPECT_NE(run.get_option_no_throw("--temp"), nullptr);
 }
 
-TEST(SamplingFlags, AWrongValueIsToldWithTheApisSentence) {
+TEST(SamplingFlags, WrongValueHasTheApisError) {
   EXPECT_EQ(parse("--temp hot").error, "--temp: temperature must be a number from 0 to 100, not \"hot\".");
   EXPECT_EQ(parse("--top-p 1.5").error, "--top-p: top_p must be a number from 0 to 1, not 1.5.");
   EXPECT_EQ(parse("--top-k 2.5").error, "--top-k: top_k must be a whole number from -1 to 2147483647, not 2.5.");
@@ -96,7 +96,7 @@ TEST(SamplingFlags, ALaterValueTakesThePlaceOfAnEarlierOne) {
   EXPECT_EQ(json(flags), R"({"temperature":0.25})");
 }
 
-TEST(SamplingFlags, GoBeforeWhatTheModelsFileSays) {
+TEST(SamplingFlags, OverrideTheModelsFile) {
   ModelFile::Parts parts;
   parts.metadata = {{"general.sampling.temp", 0.6}, {"general.sampling.top_k", int64_t{20}}};
   const ModelFile file(std::move(parts));

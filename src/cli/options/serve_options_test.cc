@@ -185,7 +185,7 @@ TEST(ServeOptions, ThePageHasThePresets) {
   EXPECT_NE(page.str().find(presets_markdown()), std::string::npos) << presets_markdown();
 }
 
-TEST(ServeOptions, WhatARequestDoesNotSay) {
+TEST(ServeOptions, DefaultsForRequestsComeFromFlags) {
   const Parsed p = parse(
       "--n-predict 64 --seed 42 --chat-template-kwargs {\"a\":1} --template-dates --verbose "
       "--enable-force-include-usage "
@@ -218,7 +218,7 @@ TEST(ServeOptions, NamesOfTheModelAreTexts) {
     EXPECT_EQ(parse("--alias " + wrong).error, sentence);
 }
 
-TEST(ServeOptions, AWrongValueIsToldWithWhatWouldBeRight) {
+TEST(ServeOptions, WrongValueNamesTheExpectedOnes) {
   EXPECT_EQ(parse("--port 65536").error, "--port: invalid value '65536'; expected a whole number from 0 to 65535");
   EXPECT_EQ(parse("--max-n 2x").error, "--max-n: invalid value '2x'; expected a whole number from 1 to 4096");
   EXPECT_EQ(parse("--max-body-bytes 12").error,

@@ -51,7 +51,7 @@ class StoreFlag : public ::testing::Test {
   std::string model_ = tiny("model.gguf", 260), store_ = folder_.path("texts.store");
 };
 
-TEST_F(StoreFlag, TextsAreKeptWhole) {
+TEST_F(StoreFlag, TextsAreStoredWhole) {
   // Longer than a piece, without a line's end to cut it at, and characters of several bytes at each place of a cut.
   std::string longest = "a";
   while (longest.size() < 200'000) longest += "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82";
@@ -74,7 +74,7 @@ TEST_F(StoreFlag, LinesOfJsonAreTexts) {
   EXPECT_EQ(store->token(2), TokenId{74});
 }
 
-TEST_F(StoreFlag, WhatIsNoTextIsRefusedByItsPlace) {
+TEST_F(StoreFlag, InvalidTextIsRefusedByItsPlace) {
   const auto line = [&](const std::string& text) { return build({folder_.write("x.jsonl", text)}); };
   EXPECT_NE(line("{\"text\": \"one\"}\n{\"text\": 7}\n").find("line 2"), std::string::npos);
   EXPECT_NE(line("{\"prompt\": [260]}").find("0 to 259"), std::string::npos);
@@ -92,7 +92,7 @@ TEST_F(StoreFlag, NoMoreTokensAreTakenThanItMay) {
   EXPECT_EQ(TextStore::open(store_, host::load_text(model_).value().tokenizer->vocabulary()).value()->n_tokens(), 50);
 }
 
-TEST_F(StoreFlag, WhatStoresHoldIsCounted) {
+TEST_F(StoreFlag, MemoryOfStoresIsCounted) {
   ASSERT_EQ(build({folder_.write("a.txt", "a text that is to be found again")}), "");
   const ModelArgs model{.model = model_, .threads = 1};
   host::StepLimits limits{.max_sequences = 2, .spec = {.finds_own = false, .k = 4}};

@@ -13,7 +13,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-TEST(LineHistory, KeepsLinesForTheNextTimeWhereNobodyElseReads) {
+TEST(LineHistory, KeepsLinesInAFileThatOnlyItsOwnerReads) {
   TempFolder folder;
   const std::string path = folder.path("state/ibid/history");
   EXPECT_EQ(LineHistory(path).read(), Lines());
@@ -34,7 +34,7 @@ TEST(LineHistory, WithoutAPathNothingIsKept) {
   EXPECT_EQ(LineHistory("").read(), Lines());
 }
 
-TEST(LineHistory, WhatIsNoLineIsLeftOutAndALongFileIsCut) {
+TEST(LineHistory, InvalidLinesAreLeftOutAndALongFileIsCut) {
   TempFolder folder;
   const std::string path = folder.write("history", "\"a\"\nrubbish\n5\n\"b\"\n");
   EXPECT_EQ(LineHistory(path).read(), (Lines{"a", "b"}));
@@ -57,7 +57,7 @@ TEST(LineHistory, AFolderOrAPipeIsNoPlaceForIt) {
   EXPECT_EQ(LineHistory(folder.path("pipe")).read(), Lines());
 }
 
-TEST(LineHistory, TheEnvironmentSaysWhere) {
+TEST(LineHistory, PlaceComesFromTheEnvironment) {
   const auto path_with = [](const char* file, const char* state) {
     file ? ::setenv("IBID_HISTFILE", file, 1) : ::unsetenv("IBID_HISTFILE");
     state ? ::setenv("XDG_STATE_HOME", state, 1) : ::unsetenv("XDG_STATE_HOME");

@@ -154,7 +154,7 @@ struct RecordedOnDisk {
   }
 };
 
-TEST(Record, WhatADiskGaveRunsAgainWithoutOne) {
+TEST(Record, BlocksFromADiskReplayWithoutOne) {
   DiskStats all;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     const auto medium = std::make_shared<testing::FakeMedium>();

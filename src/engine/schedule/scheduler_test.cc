@@ -35,7 +35,7 @@ struct Queue {
   std::vector<std::unique_ptr<Sequence>> sequences;
 };
 
-TEST(Scheduler, WhoLosesItsBlocksLosesItsShareOfThePlanToo) {
+TEST(Scheduler, SequenceThatLosesItsBlocksLosesItsShare) {
   Queue queue(5);
   Sequence& wants_many = queue.add(4);
   Sequence& wants_one = queue.add(4);
@@ -57,7 +57,7 @@ TEST(Scheduler, WhoLosesItsBlocksLosesItsShareOfThePlanToo) {
   }
 }
 
-TEST(Scheduler, WhileTheFirstInOrderDoesNotFitNobodyElseTakesBlocks) {
+TEST(Scheduler, WhileTheFirstInOrderDoesNotFitNoOtherTakesBlocks) {
   Queue queue(6);
   queue.add(8);
   queue.settle(queue.scheduler.plan());
@@ -89,7 +89,7 @@ TEST(Scheduler, DraftsComeAfterEverybodysNextToken) {
   EXPECT_EQ(plan.rows[3], (Row{1, 0, RowPurpose::kDraw}));
 }
 
-TEST(Scheduler, DraftsTakeNoBlockFromAnybody) {
+TEST(Scheduler, DraftsTakeNoBlockFromOthers) {
   Queue queue(4);
   Sequence& first = queue.add(7);
   Sequence& second = queue.add(3);

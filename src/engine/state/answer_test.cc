@@ -112,7 +112,7 @@ TEST(Answer, AStopStringOverTokensIsHeldBackAndDropped) {
   EXPECT_EQ(l.n_tokens, 4u);
 }
 
-TEST(Answer, WhatOnlyBeganAStopIsTextAfterAll) {
+TEST(Answer, UnfinishedStopIsSentAsText) {
   Listener l(stopping_at({"\n\nUser:"}));
   l.say({kA, kBlank, kUser, kB});
   EXPECT_EQ(l.text, "A\n\nUserB");

@@ -73,7 +73,7 @@ TEST(StepCost, ADraftAfterALongSequenceIsNotPricedAsASequenceOfItsOwn) {
 }
 
 // Before that, they are tried: at a fraction of the reads of the sequence's own token.
-TEST(StepCost, WhatDraftsReadIsHopedToBeSharedUntilStepsHaveTold) {
+TEST(StepCost, ReadsOfDraftsCountAsSharedUntilObserved) {
   for (const double each : {1.5e-3, 12e-3}) {
     StepCost cost;
     const auto load = [](int32_t n_before, int32_t n_drafts) {
@@ -94,7 +94,7 @@ TEST(StepCost, WhatDraftsReadIsHopedToBeSharedUntilStepsHaveTold) {
   }
 }
 
-TEST(StepCost, AnEveningOfDecodesDoesNotMakeItForgetPrompts) {
+TEST(StepCost, ManyDecodesDoNotMakeItForgetPrompts) {
   // Far from what it estimates where it knows nothing.
   const auto costly = [](const StepLoad& load) { return truth(load) + 2e-3 * load.n_prompt_tokens; };
   StepCost cost;
@@ -151,7 +151,7 @@ TEST(StepCost, AClockThatStandsStillTeachesNothing) {
   EXPECT_EQ(cost.seconds(load_of(40, 0, 0, 0)), 0);
 }
 
-TEST(StepCost, SaysHowMuchOfAPromptFits) {
+TEST(StepCost, ComputesHowMuchOfAPromptFits) {
   StepCost cost;
   Random random;
   for (int i = 0; i < 200; ++i) {

@@ -83,7 +83,7 @@ TEST(Speculation, IsNeverSlowerThanNone) {
   }
 }
 
-TEST(Speculation, SaysWhatRepeatsInFewerSteps) {
+TEST(Speculation, RepeatedTextTakesFewerSteps) {
   EngineStats with, without;
   const double ratio = seconds_of(kTexts[1], 1, 8, &with) / seconds_of(kTexts[1], 1, 0, &without);
   EXPECT_LT(ratio, 0.7);
@@ -130,7 +130,7 @@ TEST(Speculation, TakesNoTimeFromPrompts) {
   EXPECT_LE(first_token(8), first_token(0) * 1.05);
 }
 
-TEST(Speculation, ARequestHasAsManyDraftsAsItSays) {
+TEST(Speculation, RequestLimitsItsDrafts) {
   const auto drafted = [](int32_t max_drafts) {
     TimedEngine t(speculating());
     Request r = t.request(20, 100);
@@ -166,7 +166,7 @@ class Reading final : public Proposer, public ProposerExtras {
 };
 
 // In the same steps as a request that takes all proposers.
-TEST(Speculation, ARequestMayWantTheFreeProposersAlone) {
+TEST(Speculation, RequestMayUseTheFreeProposersAlone) {
   for (const bool repeats : {false, true}) {
     std::set<int64_t> asked, seen;
     TimedEngine t(speculating(), {}, 8192, (repeats ? kTexts[1] : kTexts[3]).next);
@@ -407,7 +407,7 @@ struct KeepingEngine : TimedEngine {
   }
 };
 
-TEST(Speculation, WhatWasAnsweredBeforeIsSaidInFewerSteps) {
+TEST(Speculation, EarlierAnswersTakeFewerSteps) {
   KeepingEngine t(kTexts[3]);
   const int64_t first = t.answer(t.request_of("a"));
   EXPECT_LT(t.answer(t.request_of("a")), 2 * first / 3);
@@ -429,7 +429,7 @@ TEST(Speculation, KeepsAnswersThatEndedAlone) {
 }
 
 // No draft and no microsecond of one tenant's answer depends on another tenant's answers.
-TEST(Speculation, WhatOneTenantWasAnsweredChangesNothingForAnother) {
+TEST(Speculation, AnswersOfOneTenantChangeNothingForAnother) {
   const auto of_b = [](bool is_kept) {
     KeepingEngine t(kTexts[3]);
     Request of_a = t.request_of("a");

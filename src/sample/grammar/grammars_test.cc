@@ -59,7 +59,7 @@ Status make_words(const Made& of, const Tokenizer&, const FindToken& find, Gramm
 }
 
 // Each of the parts alone makes another grammar, and another key.
-TEST(Grammars, OneThatIsMadeIsKnownByEachOfItsParts) {
+TEST(Grammars, MadeGrammarIsKeyedByEachOfItsParts) {
   const Made first{.text = regex("1+"), .words = {"a", "1a"}, .last = "}"};
   std::vector<Made> others(6, first);
   others[0].text = regex("1*");
@@ -82,7 +82,7 @@ TEST(Grammars, OneThatIsMadeIsKnownByEachOfItsParts) {
   EXPECT_FALSE(grammars.get({.language = Language::kMade, .text = known->source().text}, "alice").ok());
 }
 
-TEST(Grammars, WhatWasRefusedIsRefusedAgainWithoutBeingCompiled) {
+TEST(Grammars, RefusedGrammarIsNotCompiledAgain) {
   Grammars grammars(tokens(), 1 << 20);
   // Wrong in itself, and refused by a server that makes it.
   const auto refuse = [](const Made&, const Tokenizer&, const FindToken&, Grammar&) -> Status {
@@ -112,7 +112,7 @@ TEST(Grammars, WhatWasRefusedIsRefusedAgainWithoutBeingCompiled) {
   EXPECT_EQ(grammars.n_compiled(), n_before);
 }
 
-TEST(Grammars, WhoSendsEverNewOnesLosesHisOwnAlone) {
+TEST(Grammars, TenantWithManyGrammarsEvictsItsOwnOnly) {
   Grammars grammars(tokens(), 32 << 20);
   const Source source = regex("[a-z]{3,60}1");
   const auto mine = grammars.get(source, "alice").value();
@@ -165,8 +165,8 @@ void withstand_schemas(int n) {
   EXPECT_EQ(before, after);
 }
 
-TEST(Grammars, WhoSendsEverNewSchemasLosesHisOwnAlone) { withstand_schemas(2'000); }
-TEST(SlowGrammars, WhoSendsAHundredThousandSchemasLosesHisOwnAlone) { withstand_schemas(100'000); }
+TEST(Grammars, TenantWithManySchemasEvictsItsOwnOnly) { withstand_schemas(2'000); }
+TEST(SlowGrammars, TenantWithAHundredThousandSchemasEvictsItsOwnOnly) { withstand_schemas(100'000); }
 
 TEST(Grammars, TakeNoMoreTogetherThanTheyMay) {
   constexpr size_t kMost = 4 << 20;
@@ -219,7 +219,7 @@ TEST(Grammars, LetNothingFollowWhereATextIsLost) {
   EXPECT_FALSE(matcher.accepts(kDead) || matcher.is_closed(kDead));
 }
 
-TEST(Grammars, TheirSpellingsTellApartWhateverDecidesAboutMasks) {
+TEST(Grammars, SpellingsDifferWhereMasksDo) {
   std::set<std::string> spelled;
   for (bool closes_in_time : {false, true})
     for (bool is_strict : {false, true})

@@ -78,7 +78,7 @@ TEST(GrammarLark, HasRangesRepeatsExpressionsAndAlternatives) {
          {"{\"a\":\"}\"};"}, {"{};", "{\"a\":\"}\"}"});
 }
 
-TEST(GrammarLark, CapturesAreForWhoReadsTheText) {
+TEST(GrammarLark, CapturesDoNotChangeTheLanguage) {
   expect(
       Read(Language::kLark, "%llguidance {}\n\nstart: a b\na[capture]: \"x\"\nb[ capture = \"it\" , capture]: \"y\""),
       {"xy"}, {"x", "xyy"});
@@ -126,7 +126,7 @@ TEST(GrammarLark, HasTheMasksOfTheSameInGbnf) {
   }
 }
 
-TEST(GrammarLark, SaysWhatItDoesNotServe) {
+TEST(GrammarLark, NamesUnsupportedSyntax) {
   for (const char* text : {"",
                            "start: a",
                            "start \"a\"",
@@ -198,7 +198,7 @@ TEST(GrammarStructuralTag, HasAllFormats) {
   expect(Read(Language::kStructuralTag, R"x({"type":"any_text"})x"), {"", "\xFF any", "é"}, {});
 }
 
-TEST(GrammarStructuralTag, SaysWhatIsWrong) {
+TEST(GrammarStructuralTag, ErrorsNameTheFault) {
   for (
       const char* text :
       {"", "[]", "{}", R"x({"type":"nothing"})x", R"x({"format":{"type":"tag","begin":"a","end":"b"}})x",

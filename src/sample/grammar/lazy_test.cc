@@ -70,7 +70,7 @@ bool holds(const std::shared_ptr<const Automaton>& automaton, std::string_view t
   return end != kDead && states.accepts(end);
 }
 
-TEST(GrammarLazy, WhatMayFollowATextIsWhatTheGrammarHasAfterIt) {
+TEST(GrammarLazy, FollowingATextIsTheDerivativeOfTheGrammar) {
   std::mt19937 rng(11);
   int n_held = 0;
   for (int round = 0; round < 400; ++round) {
@@ -251,7 +251,7 @@ TEST(GrammarLazy, MasksAreThoseOfBruteForce) {
 }
 
 // A place of a word has the target of each byte.
-TEST(GrammarLazy, WhatWaitsForAWordIsHeldWhileItIsWritten) {
+TEST(GrammarLazy, TextThatMayBecomeATriggerIsHeldBack) {
   constexpr int64_t kLetters = 2000, kPlace = 256 * 4;
   Fuel fuel, little(kCompileSteps, kLetters * kPlace);
   for (Fuel* given : {&fuel, &little}) {

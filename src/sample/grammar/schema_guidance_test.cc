@@ -100,7 +100,7 @@ TEST(SchemaGuidance, StringsEscapeWhatTheyMustAlone) {
   }
 }
 
-TEST(SchemaGuidance, WhatMakesNoJsonIsRefusedByNameOrToldAndPassedOver) {
+TEST(SchemaGuidance, SettingsThatMakeNoJsonAreRefusedOrReportedAndIgnored) {
   for (const auto& [name, guidance] : {std::pair{"item_separator", R"({"item_separator":"-"})"},
                                        std::pair{"key_separator", R"({"key_separator":" *"})"},
                                        std::pair{"key_separator", R"({"key_separator":"(:"})"},

@@ -311,7 +311,7 @@ TEST(GrammarSchema, LengthsOfPatternsAreCountedAndNotWrittenOut) {
   EXPECT_FALSE(accepts(automaton, '"' + std::string(20'001, 'a') + '"'));
 }
 
-TEST(GrammarSchema, AReferenceThatLeadsNowhereIsToldAndLeftOut) {
+TEST(GrammarSchema, DanglingReferenceIsReportedAndIgnored) {
   for (const char* draft :
        {"http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"}) {
     for (const char* to : {"#/definitions/none", "https://example.org/other.json", "#/definitions/list"}) {
@@ -335,7 +335,7 @@ TEST(GrammarSchema, AReferenceThatLeadsNowhereIsToldAndLeftOut) {
 }
 
 // A schema that stands below no keyword, but is referred to, has a place and a URI of its own as others have.
-TEST(GrammarSchema, WhatAReferenceLeadsToIsASchemaWhereverItStands) {
+TEST(GrammarSchema, ReferencedSchemaMayStandAnywhere) {
   const std::string schema = R"({"$id":"https://example.org/a","type":"object","required":["a","b"],"properties":{
       "a":{"$ref":"#/parts/common/url"},"b":{"$ref":"#/parts/common/list/items"}},"parts":{"common":{
       "url":{"type":"string","pattern":"(?<=a)b"},
@@ -396,7 +396,7 @@ TEST(GrammarSchema, NegationsCheckTheirKeywords) {
 }
 
 // "items" that is a list describes the first items, and "prefixItems" beside it is ignored.
-TEST(GrammarSchema, NegatedListsRefuseWhatEitherKeywordSays) {
+TEST(GrammarSchema, NegatedListsRefuseTheValuesOfBothKeywords) {
   bool is_refused = false;
   const auto automaton = of_schema(
       R"({"type":"array","maxItems":3,"not":{"prefixItems":[{"type":"null"}],"items":[true,{"type":"null"},true]}})",
@@ -432,7 +432,7 @@ TEST(GrammarSchema, NarrowFormatsHaveNoOpposite) {
 }
 
 // Alternatives that may hold together evaluate together; beyond four of them that is not enforced, and reported.
-TEST(GrammarSchema, ManyAlternativesThatEvaluateTogetherAreTold) {
+TEST(GrammarSchema, ManyAlternativesEvaluatedTogetherAreReported) {
   const auto schema = [](int n, bool are_told_apart) {
     std::string all;
     for (int i = 0; i < n; ++i) {
@@ -498,7 +498,7 @@ TEST(GrammarSchema, AChainOfReferencesIsNoLoop) {
   EXPECT_NE(refused(3, R"({"$ref":"#/$defs/s0"})").find("refers back to itself"), std::string::npos);
 }
 
-TEST(GrammarSchema, EachLimitThatIsNotCountedIsTold) {
+TEST(GrammarSchema, EachUnenforcedLimitIsReported) {
   Fuel fuel;
   Grammar grammar(fuel);
   SchemaReport report;
@@ -518,7 +518,7 @@ TEST(GrammarSchema, EachLimitThatIsNotCountedIsTold) {
 }
 
 // A client's name is not repeated in full again and again.
-TEST(GrammarSchema, WhatIsToldIsShort) {
+TEST(GrammarSchema, ReportsAreShort) {
   Fuel fuel;
   Grammar grammar(fuel);
   SchemaReport report;

@@ -129,7 +129,7 @@ TEST(GrammarStates, CountRepeats) {
 }
 
 // A transition is made for all bytes that the same edges read, and for no other.
-TEST(GrammarStates, TellBytesApartInWhateverOrderTheyAreAsked) {
+TEST(GrammarStates, TransitionsDoNotDependOnTheOrderOfQueries) {
   const auto automaton = from_gbnf(R"(root ::= x | y | z
 x ::= [a-m] x? "1"
 y ::= [f-z]+ "2"

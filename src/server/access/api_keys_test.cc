@@ -40,7 +40,7 @@ TEST(ApiKeys, OneKeyHasOneTenant) {
   EXPECT_EQ(ApiKeys::parse("alice:key-of-alice\nalice:key-of-alice\n")->tenant_of("key-of-alice"), "alice");
 }
 
-TEST(ApiKeys, WhatIsNoKeyIsRefusedWithItsLineAndWithoutItsText) {
+TEST(ApiKeys, InvalidKeyIsRefusedByItsLineWithoutItsText) {
   for (const char* text : {"good-key-1\nshort\n", "good-key-1\nwith blank inside\n", "good-key-1\ntab\there-it-is\n"}) {
     Result<ApiKeys> keys = ApiKeys::parse(text);
     ASSERT_FALSE(keys.ok()) << text;

@@ -23,7 +23,7 @@ struct Timed {
   }
 };
 
-TEST(FairQueue, OneTenantsComeInOrder) {
+TEST(FairQueue, RequestsOfOneTenantComeInOrder) {
   std::string order;
   FairQueue queue([] { return 0.0; });
   for (const char c : std::string("abc")) queue.push("", 1, [&order, c] { order += c; });
@@ -32,7 +32,7 @@ TEST(FairQueue, OneTenantsComeInOrder) {
   EXPECT_EQ(order, "abc");
 }
 
-TEST(FairQueue, OneWithMuchToDoHoldsUpAnotherByOnePiece) {
+TEST(FairQueue, BusyTenantDelaysAnotherByOnePiece) {
   Timed t;
   for (int i = 0; i < 100; ++i) t.push("a", 0.25);
   ASSERT_TRUE(t.queue.run_one());
@@ -51,7 +51,7 @@ TEST(FairQueue, TimeIsSharedByWeight) {
   EXPECT_NEAR(seconds['c'], seconds['a'], 2);
 }
 
-TEST(FairQueue, WhoWasAwayHasSavedNothingUp) {
+TEST(FairQueue, IdleTenantSavesUpNothing) {
   Timed t;
   t.push("b", 1);
   for (int i = 0; i < 50; ++i) t.push("a", 1);
@@ -63,7 +63,7 @@ TEST(FairQueue, WhoWasAwayHasSavedNothingUp) {
   t.run();
 }
 
-TEST(FairQueue, WhoHasHadMuchWaitsForThoseWhoAreThereAndForNobodyElse) {
+TEST(FairQueue, HeavyTenantWaitsForPresentTenantsOnly) {
   Timed t;
   t.push("a", 10), t.push("b", 1), t.push("b", 1), t.push("b", 1);
   ASSERT_TRUE(t.queue.run_one() && t.queue.run_one());

@@ -32,7 +32,7 @@ TEST(Quotas, ATenantWhoseKeyIsGoneIsRefused) {
   }
 }
 
-TEST(Quotas, WhatTheTermsCanNeverLetInIsNoMatterOfTime) {
+TEST(Quotas, RequestThatCanNeverFitIsNotRetryable) {
   Quotas q = quotas("a:key-of-a-1 sequences=3\n");
   const std::optional<ApiError> refusal = q.enter("a", 4, 0);
   ASSERT_TRUE(refusal);

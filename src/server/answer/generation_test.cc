@@ -44,7 +44,7 @@ std::vector<Output> one(Output o) {
   return list;
 }
 
-TEST(Generation, WhatComesWhileAClientDoesNotReadIsOneEvent) {
+TEST(Generation, OutputWhileAClientDoesNotReadIsOneEvent) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
   Generation generation(info(true), tokenizer, metrics);
@@ -143,7 +143,7 @@ TEST(Generation, LogprobsGoWithTheirTextAndAreInNoOtherEvent) {
 }
 
 // The text of the answer is what the texts of its tokens come to, as guidance builds it.
-TEST(Generation, TheTokenThatEndsACharacterTellsItWhole) {
+TEST(Generation, TokenThatEndsACharacterHasItWhole) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
   const std::string text = "a\xE2\x82\xAC\xC3z";  // a, the euro, a lead byte that nothing follows, z
@@ -178,7 +178,7 @@ TEST(Generation, TheTokenThatEndsACharacterTellsItWhole) {
   EXPECT_EQ(taken(false, 3), told);
 }
 
-TEST(Generation, TextBeforeAFailureIsToldBeforeIt) {
+TEST(Generation, TextBeforeAFailureIsSentBeforeIt) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
   Output failed = output("", 0, 11);
@@ -287,7 +287,7 @@ TEST(Generation, ALongAnswerGoesInPartsThatAreTheWhole) {
   EXPECT_EQ(body.substr(body.size() - 2), "}}");
 }
 
-TEST(Generation, WhatItMayComeToHoldIsBoundedBeforeItBegins) {
+TEST(Generation, MemoryOfAnAnswerIsBoundedBeforeItBegins) {
   Request request;
   request.prompt.resize(100);
   request.max_tokens = 50;
@@ -308,7 +308,7 @@ TEST(Generation, WhatItMayComeToHoldIsBoundedBeforeItBegins) {
   EXPECT_EQ(most(plain), 900 * 48) << "to the end of the context";
 }
 
-TEST(Generation, AFailedChoiceIsAnErrorThatSaysWhy) {
+TEST(Generation, FailedChoiceIsAnErrorWithItsReason) {
   Metrics metrics;
   const ByteTokenizer tokenizer;
   const auto failed = [] {
@@ -377,7 +377,7 @@ TEST(RequestLog, WritesOneLineWithTheTimesOfTheMetrics) {
   EXPECT_EQ(parsed->find("choices")->text(), R"({"eos":2,"length":1})");
 }
 
-TEST(RequestLog, AReaderThatStandsStillStopsNobody) {
+TEST(RequestLog, StalledReaderBlocksNoRequest) {
   const std::string path = ::testing::TempDir() + "ibid_log_fifo_" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
@@ -391,7 +391,7 @@ TEST(RequestLog, AReaderThatStandsStillStopsNobody) {
   unlink(path.c_str());
 }
 
-TEST(RequestLog, AFullDiskLosesLinesAndSaysSo) {
+TEST(RequestLog, FullDiskLosesLinesAndReportsIt) {
   Result<std::unique_ptr<RequestLog>> log = RequestLog::open("/dev/full", false, true);
   ASSERT_TRUE(log.ok());
   int n_lost = 0;

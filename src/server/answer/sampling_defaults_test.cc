@@ -85,7 +85,7 @@ TEST(SamplingDefaults, ComeFromAFoldersGenerationConfig) {
   EXPECT_EQ(defaults.params.no_repeat_ngram, 3);
 }
 
-TEST(SamplingDefaults, WhatIsOutOfItsRangeInAFileIsToldAndNotUsed) {
+TEST(SamplingDefaults, ValuesOutOfRangeInAFileAreReportedAndNotUsed) {
   const std::string huge(1 << 16, 'x');
   const std::pair<const char*, MetaValue> wrong[] = {
       {"temp", std::nan("")},
@@ -156,7 +156,7 @@ TEST(SamplingDefaults, ARequestGoesBeforeAFlagBeforeTheModelBeforeIbid) {
             *header->find("sampling_digest")->string());
 }
 
-TEST(SamplingDefaults, NoCutThatNobodyAskedForComesBeforeMirostats) {
+TEST(SamplingDefaults, DefaultTopPIsOffWithMirostat) {
   EXPECT_EQ(parse("\"mirostat\":2")->sampling.top_p, 1.0f);
   EXPECT_EQ(parse("\"mirostat\":0")->sampling.top_p, 0.95f);
   EXPECT_EQ(parse(R"("mirostat":2,"top_p":0.95)")->sampling.top_p, 0.95f);

@@ -89,7 +89,7 @@ const std::map<std::string, std::string> kProbes = {
     {"previous_response_id", "\"resp_1\""},
 };
 
-TEST(DialectTable, EachFieldIsTreatedAsItsRowSays) {
+TEST(DialectTable, EachFieldIsTreatedAsInItsRow) {
   for (const DialectRow& row : dialect_rows()) {
     if (row.part != DialectPart::kField) continue;
     const std::string name = row.name, where = name + " of " + std::to_string(static_cast<int>(row.dialect));
@@ -129,7 +129,7 @@ std::string one_of(const DialectRow& row) {
   return name;
 }
 
-TEST(DialectTable, EachKindOfToolIsTreatedAsItsRowSays) {
+TEST(DialectTable, EachKindOfToolIsTreatedAsInItsRow) {
   std::vector<std::pair<Dialect, std::string>> ignored = {{Dialect::kMessages, "frobnicate_20990101"},
                                                           {Dialect::kResponses, "frobnicate"}};
   for (const DialectRow& row : dialect_rows()) {
@@ -160,7 +160,7 @@ TEST(DialectTable, EachKindOfToolIsTreatedAsItsRowSays) {
   }
 }
 
-TEST(DialectTable, EachItemIsTreatedAsItsRowSays) {
+TEST(DialectTable, EachItemIsTreatedAsInItsRow) {
   for (const DialectRow& row : dialect_rows()) {
     if (row.part != DialectPart::kItem || row.treatment == Treatment::kUsed) continue;
     const std::string item = R"({"type":")" + one_of(row) + R"(","id":"a","name":"b","content":"c","data":"d"})";

@@ -185,7 +185,7 @@ TEST(ApiRequest, NamesOfOneFieldTakeTheSameValues) {
   }
 }
 
-TEST(ApiRequest, UpToTheContextIsSaidByMinusOneUnderEachName) {
+TEST(ApiRequest, MinusOneMeansUpToTheContextUnderEachName) {
   for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
     const Result<ApiRequest> request = chat("\"" + std::string(name) + "\":-1");
     ASSERT_TRUE(request.ok()) << name << request.error().message;
@@ -194,7 +194,7 @@ TEST(ApiRequest, UpToTheContextIsSaidByMinusOneUnderEachName) {
   }
 }
 
-TEST(ApiRequest, ErrorsSayWhatWouldBeRight) {
+TEST(ApiRequest, ErrorsNameTheExpectedValues) {
   EXPECT_EQ(sentence(chat(R"("temperature":"hot")")), "temperature must be a number from 0 to 100, not \"hot\".");
   EXPECT_EQ(sentence(chat(R"("top_k":2.5)")), "top_k must be a whole number from -1 to 2147483647, not 2.5.");
   EXPECT_EQ(sentence(chat(R"("repetition_penalty":0)")),
@@ -224,7 +224,7 @@ TEST(ApiRequest, KnownButUnservedFieldsAreNamedUnlessTheyAskForNothing) {
   EXPECT_TRUE(chat(R"("something_new":{"a":1},"user":"me","metadata":{"k":"v"})").ok());
 }
 
-TEST(ApiRequest, MessagesReachTheTemplateAsTheyAreSaid) {
+TEST(ApiRequest, MessagesReachTheTemplateUnchanged) {
   const std::string said =
       R"([{"role":"developer","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
       R"("function":{"name":"f","arguments":"{\"a\": 12345678901234567890123}"}}]},{"role":"tool","content":"y",)"
@@ -253,7 +253,7 @@ TEST(ApiRequest, ContentIsATextOrTextParts) {
   EXPECT_EQ(where(R"([])"), "messages");
 }
 
-TEST(ApiRequest, NothingMaySayNothing) {
+TEST(ApiRequest, EmptyContentIsAcceptedInEveryForm) {
   const auto fault_of = [](const std::string& message) {
     const Result<Json> messages = check_messages(*parse_json(R"([{"role":"user","content":"x"},)" + message + "]"), {});
     return messages ? std::string() : messages.error().message;
@@ -353,7 +353,7 @@ TEST(ApiRequest, SeedsAreNumbersOf64Bits) {
   EXPECT_EQ(fault(chat(R"("seed":1.5)")), "seed");
 }
 
-TEST(ApiRequest, AnAssistantsLastWordsAreGoneOnFromWhereTheOperatorSaysSo) {
+TEST(ApiRequest, PrefillContinuesTheLastAssistantMessage) {
   ApiLimits limits;
   const auto read = [&](const std::string& messages, const std::string& fields = "") {
     return parse_api_request(Endpoint::kChat, *parse_json("{\"messages\":[" + messages + "]" + fields + "}"), limits);
@@ -368,7 +368,7 @@ TEST(ApiRequest, AnAssistantsLastWordsAreGoneOnFromWhereTheOperatorSaysSo) {
   EXPECT_EQ(fault(read(user + "," + said + "," + said)), "messages");
 }
 
-TEST(ApiRequest, DefaultsGoAfterWhatIsSaid) {
+TEST(ApiRequest, RequestValuesOverrideDefaults) {
   ApiLimits limits;
   limits.defaults.max_tokens = 9;
   limits.defaults.seed = 5;
@@ -401,7 +401,7 @@ TEST(ApiRequest, ScoringEchoesThePromptAndGeneratesNothing) {
   EXPECT_EQ(fault(chat(R"("max_completion_tokens":0)")), "max_tokens");
 }
 
-TEST(ApiRequest, StreamOptionsWantAStream) {
+TEST(ApiRequest, StreamOptionsNeedAStream) {
   EXPECT_TRUE(
       chat(R"("stream":true,"stream_options":{"include_usage":true,"include_obfuscation":true})")->include_usage);
   EXPECT_TRUE(chat(R"("stream":true,"stream_options":{"continuous_usage_stats":true})")->continuous_usage);
@@ -474,7 +474,7 @@ TEST(ApiRequest, ListsHaveEachOnceAndNoMoreThanThereCanBe) {
   EXPECT_EQ(fault(choose(513)), "tool_choice");
 }
 
-TEST(ApiRequest, WhatIsEchoedIsCut) {
+TEST(ApiRequest, EchoedValuesAreCut) {
   const std::string key(100'000, 'k');
   ApiLimits limits;
   limits.max_drafts = 4;

@@ -5,7 +5,7 @@
 namespace ibid {
 namespace {
 
-TEST(TraceParent, IsReadAsTheSpecificationSays) {
+TEST(TraceParent, IsReadByTheSpecification) {
   const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736", span = "00f067aa0ba902b7";
   const auto read = parse_trace_parent("00-" + trace + "-" + span + "-01");
   ASSERT_TRUE(read);

@@ -153,7 +153,7 @@ TEST(BuildRequests, TruncationKeepsTheLastTokensOfEachPromptOrTheFirst) {
   EXPECT_EQ(letters(build(R"("truncate_prompt_tokens":5)", Endpoint::kChat)->requests[0].prompt), "tant>");
 }
 
-TEST(BuildRequests, WhatTheModelWantsAroundATextStaysWhereItIsCut) {
+TEST(BuildRequests, TokensAroundATextStayWhenItIsCut) {
   FakeBackend::Options options;
   options.n_labels = 1;  // an end on both sides
   const FakeBackend backend(options);
@@ -206,7 +206,7 @@ TEST(BuildRequests, TheModelsOwnMarksGoAroundAConversationOnlyWhereTheyAreAskedF
   EXPECT_FALSE(adds(Endpoint::kCompletions, R"({"prompt":"x","add_special_tokens":false})"));
 }
 
-TEST(BuildRequests, AConversationBeginsWithTheBosThatTheVocabularyWants) {
+TEST(BuildRequests, ConversationBeginsWithTheBosThatTheVocabularyNeeds) {
   const MarkingTokenizer wants(true), wants_none(false);
   EXPECT_EQ(letters(encode_chat({"<user>x", {}}, wants)), "^<user>x");
   EXPECT_EQ(letters(encode_chat({"^<user>x", {}}, wants)), "^<user>x");  // the template has written it
@@ -265,7 +265,7 @@ TEST(BuildRequests, AnAnswerGoesOnAfterTheMessageItselfWhateverItSpells) {
   }
 }
 
-TEST(BuildRequests, CallsAreToldInWordsWhereTheTemplateKnowsNone) {
+TEST(BuildRequests, CallsAreDescribedInTextIfTheTemplateHasNoTools) {
   const FakeBackend backend;
   const Result<ChatTemplate> chat = ChatTemplate::for_model(
       "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"

@@ -58,7 +58,7 @@ std::string draw(const grammar::Grammar& rules, const Backend& backend, uint64_t
   return draw(compiled, backend, seed, begin, n);
 }
 
-TEST(ToolGrammar, WhatItAllowsIsOneWholeCallInEveryFormat) {
+TEST(ToolGrammar, AllowsExactlyOneWholeCallInEveryFormat) {
   const FakeBackend backend;
   Result<ApiRequest> api = parse_api_request(Endpoint::kChat, *parse_json(kBody), {});
   ASSERT_TRUE(api.ok()) << api.error().message;

@@ -106,7 +106,7 @@ TEST(LookAheadProposer, FindsByIterationWhatLooksLittleBack) {
   EXPECT_EQ(steps_of(all, other, 120), 120);
 }
 
-TEST(LookAheadProposer, FindsByPairsWhatTheLastTokenTells) {
+TEST(LookAheadProposer, FindsByPairsWhatTheLastTokenPredicts) {
   LookAheadProposer proposer({.n_window = 6, .always = true});
   const auto walk = [](const Ids& text) { return (raw(text.back()) * 5 + 3) % 64; };
   EXPECT_LT(steps_of(walk, proposer, 200), 80);

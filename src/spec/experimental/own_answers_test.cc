@@ -40,7 +40,7 @@ struct Answers {
   StoreDraft out;
 };
 
-TEST(OwnAnswers, SayWhatFollowedInAnEarlierAnswer) {
+TEST(OwnAnswers, ProposeWhatFollowedInAnEarlierAnswer) {
   Answers answers;
   answers.add("a", ids("how many?"), ids("there are seven hills"));
   EXPECT_EQ(answers.draft("a", ids("I say there are ")), "seven hi");
@@ -67,7 +67,7 @@ TEST(OwnAnswers, AreOneTenantsAlone) {
 }
 
 // For any segments of a tenant and any growth of its sequence.
-TEST(OwnAnswers, FindTheLongestEndOfAnyText) {
+TEST(OwnAnswers, FindTheLongestEndOfAnySequence) {
   std::mt19937_64 random(11);
   const auto up_to = [&](uint64_t n) { return static_cast<int32_t>(random() % n); };
   for (int round = 0; round < 20; ++round) {

@@ -60,7 +60,7 @@ struct Proposing {
   Drafts drafts;
 };
 
-TEST(StoreProposer, SaysWhatFollowedInTheStore) {
+TEST(StoreProposer, ProposesWhatFollowedInTheStore) {
   Proposing propose({"four score and seven years ago our fathers"});
   EXPECT_EQ(propose("he said: four score and", "", 1).substr(0, 6), " seven");
   EXPECT_EQ(propose("he said: four score and", " seven years ago our fat", 1), "hers");
@@ -102,7 +102,7 @@ TEST(StoreProposer, LearnsHowOftenItIsRight) {
   EXPECT_GT(propose.drafts.likely[0], 0.9F);
 }
 
-TEST(StoreProposer, SaysWhatTheSameTenantWasAnswered) {
+TEST(StoreProposer, ProposesAnswersOfTheSameTenant) {
   Proposing propose({}, true);
   EXPECT_TRUE(propose.proposer->keeps_answers());
   EXPECT_EQ(propose("what is it? ", "", 1, "a"), "");
@@ -112,7 +112,7 @@ TEST(StoreProposer, SaysWhatTheSameTenantWasAnswered) {
 }
 
 // Neither what is proposed for a tenant nor how likely it is depends on what another one was answered.
-TEST(StoreProposer, TellsNoTenantOfAnother) {
+TEST(StoreProposer, ProposesNoAnswerOfAnotherTenant) {
   const auto drafts_of_b = [](const std::string& said_to_a) {
     Proposing propose({"a text that anybody may know"}, true);
     propose.end("q", "the word is tide", "b");

@@ -74,7 +74,7 @@ Found found_by_brute_force(const Ids& all, const Ids& text) {
   return out;
 }
 
-TEST_F(TextStores, FindTheLongestEndOfAnyTextAndAllItsPlaces) {
+TEST_F(TextStores, FindTheLongestEndOfAnySequenceAndAllItsPlaces) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 60; ++round) {
     const auto up_to = [&](uint64_t n) { return static_cast<int32_t>(random() % n); };
@@ -124,7 +124,7 @@ TEST_F(TextStores, DraftWhatFollowsMostOften) {
 }
 
 // A match never spans two texts, and a draft ends with its own.
-TEST_F(TextStores, KeepTextsApart) {
+TEST_F(TextStores, SeparateTheirTexts) {
   const auto store = store_of({ids("xyz"), ids("abcd")});
   StoreDraft draft;
   store->draft(ids("xy"), 9, draft);

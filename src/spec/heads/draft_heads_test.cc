@@ -80,7 +80,7 @@ TinyHeads heads_for(const LoadedModel& m) {
   return {.width = m.model->config().width, .vocab_size = m.model->config().vocab_size};
 }
 
-TEST(DraftHeads, SayWhatTheFormulaSays) {
+TEST(DraftHeads, PredictWhatTheFormulaGives) {
   LoadedModel m(testing::TinyModelOptions{});
   std::vector<TinyHeads> all(5, heads_for(m));
   all[1] = {.width = all[0].width, .vocab_size = 96, .n_heads = 3, .n_layers = 3, .ids = {0, 3, 7, 8, 40, 95}};
@@ -278,7 +278,7 @@ TEST(HeadsProposer, ReadsTheLastStateAndTheTokensAfterIt) {
 }
 
 // For both kinds: Hydra's heads read the path to a place, Medusa's give the same logits for all paths.
-TEST(HeadsProposer, DrawsTreesOfWhatTheHeadsSayOfEachWay) {
+TEST(HeadsProposer, DrawsTreesFromThePredictionsOnEachPath) {
   for (const bool is_grounded : {true, false}) {
     LoadedModel m(testing::TinyModelOptions{});
     TinyHeads o = heads_for(m);

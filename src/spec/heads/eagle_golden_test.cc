@@ -109,14 +109,14 @@ class EagleGolden : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<LoadedModel> target_;
 };
 
-TEST_P(EagleGolden, SaysWhatThePapersFormulasSay) {
+TEST_P(EagleGolden, PredictsWhatThePapersFormulasGive) {
   hold(is_mtp() ? mtp_layer_of(*target_file_).value()
                 : std::make_shared<const ModelFile>(ModelFile::open(head_of(GetParam())).value()));
 }
 
 // As tools/pack_eagle.py writes it.
 class EagleGoldenGguf : public EagleGolden {};
-TEST_P(EagleGoldenGguf, SaysTheSameFromAGguf) {
+TEST_P(EagleGoldenGguf, GgufGivesTheSameStates) {
   const ModelFile folder = ModelFile::open(golden(GetParam())).value();
   const TempFolder temp;
   hold(std::make_shared<ModelFile>(ModelFile::open(testing::written_draft_file(temp, "eagle", folder)).value()));

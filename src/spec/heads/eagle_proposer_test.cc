@@ -52,7 +52,7 @@ class EagleDrafts : public ::testing::TestWithParam<Kind> {
   EagleProposer* proposer_ = nullptr;
 };
 
-TEST_P(EagleDrafts, AreWhatTheHeadSaysOfTheWholeSequence) {
+TEST_P(EagleDrafts, AreWhatTheHeadPredictsFromTheWholeSequence) {
   const std::vector<TokenId> text = testing::some_tokens(120, 96, 3);
   const auto upto = [&](int32_t n) { return std::span(text).first(static_cast<size_t>(n)); };
   EXPECT_TRUE(drafted(1, upto(20)).empty()) << "nothing was told of this text";
@@ -77,7 +77,7 @@ TEST_P(EagleDrafts, AreWhatTheHeadSaysOfTheWholeSequence) {
   EXPECT_EQ(drafted(1, upto(104)), expected(upto(104)));
 }
 
-TEST_P(EagleDrafts, LeaveNothingBehindWhereTheyWereWrong) {
+TEST_P(EagleDrafts, WrongDraftsLeaveNoState) {
   std::vector<TokenId> text = testing::some_tokens(20, 96, 4);
   tell(1, text, 0, 19);
   for (int turn = 0; turn < 12; ++turn) {
@@ -93,7 +93,7 @@ TEST_P(EagleDrafts, LeaveNothingBehindWhereTheyWereWrong) {
   }
 }
 
-TEST_P(EagleDrafts, BeginWhereTheSequenceWasFirstTold) {
+TEST_P(EagleDrafts, BeginAtTheFirstTokenWithHiddenStates) {
   const std::vector<TokenId> text = testing::some_tokens(60, 96, 5);
   const auto all = std::span(text);
   tell(1, all.first(50), 33, 17);  // the rest came from the prefix cache

@@ -118,7 +118,7 @@ class EagleTrees : public ::testing::TestWithParam<bool> {
 };
 
 // Whichever way the sequence takes, a sibling's among them, what is kept of it is as if nothing had been drafted.
-TEST_P(EagleTrees, AreWhatTheHeadSaysOfEachWay) {
+TEST_P(EagleTrees, AreWhatTheHeadPredictsOnEachPath) {
   start(true);
   std::vector<TokenId> text = testing::some_tokens(20, kVocab, 4);
   texts_->tell(1, text, 0, 19);

@@ -71,11 +71,11 @@ class HeadsGolden : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<LoadedModel> target_;
 };
 
-TEST_P(HeadsGolden, SaysWhatThePapersFormulasSay) {
+TEST_P(HeadsGolden, PredictsWhatThePapersFormulasGive) {
   hold(std::make_shared<ModelFile>(ModelFile::open(golden(kind_of(GetParam()))).value()));
 }
 
-TEST_P(HeadsGolden, SaysTheSameFromAGguf) {
+TEST_P(HeadsGolden, GgufGivesTheSameLogits) {
   const ModelFile folder = ModelFile::open(golden(kind_of(GetParam()))).value();
   GgufWriter writer;
   writer.set("general.architecture", kind_of(GetParam()));

@@ -39,13 +39,13 @@ struct Proposing {
   }
 };
 
-TEST(LookupProposer, SaysWhatFollowedTheLongestEndOfTheSequence) {
+TEST(LookupProposer, ProposesWhatFollowedTheLongestEndOfTheSequence) {
   Proposing propose;
   EXPECT_EQ(propose("the cat sat, the cow stood, th", "e cat", "", 4), " sat");
   EXPECT_EQ(propose("the cat sat, the cow stood, th", "e cat sat, the c", "", 4), "ow s");
 }
 
-TEST(LookupProposer, SaysNothingOfWhatNeverOccurred) {
+TEST(LookupProposer, ProposesNothingForAnUnseenEnd) {
   Proposing propose;
   EXPECT_EQ(propose("abc", "def"), "");
 }

@@ -54,7 +54,7 @@ TEST(SuffixAutomaton, FindsTheLongestEndThatOccursBeforeOfAnySequence) {
 }
 
 // abcabxabc: after the second "abc" follows "ab"; the later "ab" has an x after it.
-TEST(SuffixAutomaton, TellsTheFirstOccurrenceAndALateOne) {
+TEST(SuffixAutomaton, ReportsTheFirstOccurrenceAndALateOne) {
   SuffixAutomaton automaton(16);
   for (const char c : std::string("abcabxab")) automaton.add(TokenId{c});
   EXPECT_EQ(automaton.match().len, 2);

@@ -117,7 +117,7 @@ std::string error_of(const std::string& source, const std::string& messages = "[
   return prompt ? "no error: " + prompt->text : prompt.error().message;
 }
 
-TEST(ChatTemplate, ErrorsSayLineAndColumn) {
+TEST(ChatTemplate, ErrorsNameLineAndColumn) {
   EXPECT_EQ(error_of("a\n{{ 1 | nope }}"),
             "The chat template is wrong at line 2, column 8: the filter 'nope' is unknown.");
   EXPECT_EQ(error_of("é{% if %}"),
@@ -249,7 +249,7 @@ TEST(ChatTemplate, RefusesMessagesThatAreNone) {
   EXPECT_NE(error_of("x", "[").find("no JSON"), std::string::npos);
 }
 
-TEST(ChatTemplate, SaysWhichVariablesItMentions) {
+TEST(ChatTemplate, ListsTheVariablesThatItUses) {
   auto chat = ChatTemplate::compile("{% if tools %}{{ enable_thinking }}{% endif %}").value();
   EXPECT_TRUE(chat.mentions("tools"));
   EXPECT_TRUE(chat.mentions("enable_thinking"));

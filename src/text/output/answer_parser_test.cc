@@ -115,7 +115,7 @@ TEST(AnswerParser, Hermes) {
             "<tool_call>{\"name\": \"find\"}</tool_call>");
 }
 
-TEST(AnswerParser, WhatIsNoCallStaysText) {
+TEST(AnswerParser, MalformedCallStaysText) {
   for (const char* text :
        {"<tool_call>hello</tool_call>", "<tool_call>{\"name\": 3}</tool_call>",
         "<tool_call>{\"name\": \"f\", }</tool_call>", "<tool_call>{}</tool_call>",

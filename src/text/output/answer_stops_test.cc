@@ -57,7 +57,7 @@ TEST(AnswerStops, CountInAllOfAnAnswerWithoutMarkup) {
   EXPECT_EQ(sent(markup(kHermes, false), text, {"sea is"}), "<think>\nthe |sea is") << "reasoning_format none";
 }
 
-TEST(AnswerStops, OfChannelsCountInWhatIsSaid) {
+TEST(AnswerStops, CountOnlyInTheFinalChannel) {
   const auto channels = markup("<|channel|> to=functions");
   const std::string thinks = "<|channel|>analysis<|message|>the sea is<|end|><|start|>assistant",
                     final_head = "<|channel|>final<|message|>so ";
@@ -66,7 +66,7 @@ TEST(AnswerStops, OfChannelsCountInWhatIsSaid) {
   EXPECT_EQ(sent(channels, thinks + final_head, {"final", "assistant"}), thinks + final_head);
 }
 
-TEST(AnswerStops, WhatIsPassedHasNone) {
+TEST(AnswerStops, PassedPartsHaveNone) {
   AnswerStops stops(StopSet::compile({"ab"}).value(), markup(kHermes));
   std::string out;
   stops.pass("xab a", out);

@@ -183,7 +183,7 @@ TEST(Tokenizer, AMarkInAUsersTextBeginsNoWordPiece) {
   EXPECT_EQ(file->encode("a\u2581hello"), std::vector<TokenId>{TokenId{0}});
 }
 
-TEST(Tokenizer, AddsWhatTheModelWantsAroundATextOnlyWhereAsked) {
+TEST(Tokenizer, AddsTheModelsTokensAroundATextOnRequestOnly) {
   auto t = make(piece_vocabulary());
   EXPECT_EQ(t->encode("", {.add_special = true}), std::vector<TokenId>{TokenId{1}});
   EXPECT_TRUE(t->encode("").empty());
@@ -260,7 +260,7 @@ TEST(Tokenizer, GivesTheSameIdsWhateverWasEncodedBefore) {
   }
 }
 
-TEST(Vocabulary, TellsTheFirstDifference) {
+TEST(Vocabulary, ReportsTheFirstDifference) {
   Vocabulary a = byte_vocabulary(), b = a;
   b.merges.clear(), b.chat_template = "x";
   EXPECT_EQ(first_difference(a, b), std::nullopt);
