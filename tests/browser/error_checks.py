@@ -27,9 +27,9 @@ def test_key_is_asked_for_and_a_wrong_one_is_told(w):
     server.kill()
     again = w.serve("--ctx", "512", key="another-secret-key", port=server.port)
     ask(page, "Hello again")
-    assert sentence(page) == "The server wants an API key. Reload this page and give the key as the password."
+    assert sentence(page) == "The server needs an API key. Reload this page and give the key as the password."
     page.click("#tab-engine")
-    page.until("document.getElementById('engine-gone').innerText.startsWith('The server wants an API key')")
+    page.until("document.getElementById('engine-gone').innerText.startsWith('The server needs an API key')")
     page.click("#tab-chat")
     again.kill()
     last = w.serve("--ctx", "512", key=KEY, port=server.port)

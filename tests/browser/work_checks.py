@@ -234,9 +234,9 @@ def test_tools_and_reasoning(w):
     page = w.page()
     page.click("#drawer-button")
     page.fill("#tools", '{"name": 3}')
-    assert page.text("#tools-wrong").startswith("Each tool in the settings wants a name")
+    assert page.text("#tools-wrong").startswith("Each tool in the settings needs a name")
     say(page, "Weather?")
-    page.until("document.querySelector('.message.error .text')?.innerText.startsWith('Each tool in the settings wants a name')")
+    page.until("document.querySelector('.message.error .text')?.innerText.startsWith('Each tool in the settings needs a name')")
     page.fill("#tools", json.dumps([WEATHER]))
     page.click("#drawer-button")
     call = [{"reasoning_content": "I **look** "}, {"reasoning_content": "it up."}, {"content": "Let me see."},

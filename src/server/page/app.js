@@ -36,7 +36,7 @@ for (const name of kTabs) {
   };
 }
 $("skip").onclick = (event) => {
-  event.preventDefault();  // the address says which view is shown
+  event.preventDefault();  // the address selects the view
   if (location.hash === "#engine") return $("view-engine").focus();
   // On a phone the list of chats or the settings may stand in its place.
   for (const id of ["panel-button", "drawer-button"]) if ($(id).getAttribute("aria-expanded") === "true" && !$("scroll").checkVisibility()) $(id).click();

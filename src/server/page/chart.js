@@ -1,5 +1,5 @@
 // Steps over time, as bars in lanes of their own scales, so that a step that decodes is seen beside one that reads a prompt.
-// Pointer and arrow keys choose a step, and a line below says what it did.
+// Pointer and arrow keys choose a step, and a line below describes it.
 
 const kMost = 3000;     // steps that are kept
 const kThin = 1.5;      // pixels of the thinnest bar

@@ -34,7 +34,7 @@ function asMessage(given, next) {
   return message;
 }
 
-// What is said up to message `to`. A question without an answer is sent only while it is the last: templates want roles
+// The conversation up to message `to`. A question without an answer is sent only while it is the last: templates want roles
 // that alternate.
 function conversation(to) {
   const said = path(chat, to).map((i) => chat.messages[i]);

@@ -1,4 +1,4 @@
-// The engine, live: what /engine says, asked again and again while this view is seen.
+// The engine, live: the contents of /engine, fetched again and again while this view is seen.
 import { Chart } from "./chart.js";
 import { forgetMetrics, lookAtMetrics, metric, recent } from "./metrics.js";
 import { modelToAsk } from "./models.js";
@@ -154,7 +154,7 @@ let answered = 0;
 function gone(status) {
   const when = answered > 0 ? ` What is shown is ${Math.round((performance.now() - answered) / 1000)} s old.` : "";
   const what = {
-    401: "The server wants an API key: reload this page and give the key as the password.",
+    401: "The server needs an API key: reload this page and give the key as the password.",
     503: shown ? `The model ${shown} is not loaded.` : "The model is still loading.",
   }[status] ?? "The server does not answer; it is asked again until it does.";
   $("engine-gone").hidden = false;

@@ -1,4 +1,4 @@
-// What is said of an answer: while it is waited for, while it grows, and below it once it has ended.
+// The line of facts about an answer: while it is waited for, while it grows, and below it once it has ended.
 import { contextNow, isUnloaded, modelNow, servedMaxTokens } from "./models.js";
 
 const whole = (n) => n.toLocaleString("en-US");

@@ -15,7 +15,7 @@ function make(name, className, text) {
   return node;
 }
 
-// Deleting wants two presses.
+// Deleting needs two presses.
 function dropButton(chat, onDrop) {
   const node = make("button", "drop", "");
   node.tabIndex = -1;
@@ -186,7 +186,7 @@ async function load(file) {
   try {
     if (file.size > kMostBytes) return say("The file is too large.");
     given = JSON.parse(await file.text());
-  } catch { /* said below */ }
+  } catch { /* reported below */ }
   const list = given?.ibid_chats === 1 && Array.isArray(given.chats) ? given.chats : null;
   if (!list) return say("The file holds no chats that this page has exported.");
   let n = 0, n_known = 0;

@@ -27,7 +27,7 @@ function element(name, text) {
   return node;
 }
 
-// The reading direction is the first letter's; where none is read from the right nothing is said of it.
+// The reading direction is the first letter's; `dir` is set only where some letter is read from the right.
 function directed(node) {
   if (kRightToLeft.test(node.textContent)) node.dir = "auto";
   return node;
@@ -286,7 +286,7 @@ function repeated(source) {
   return more;
 }
 
-// What is said anywhere outside of code holds for the whole.
+// Definitions anywhere outside of code hold for the whole.
 function definitions(lines, source) {
   const notes = new Set(), links = new Map();
   let fence = null;

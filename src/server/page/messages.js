@@ -33,7 +33,7 @@ function change(edit) {
   else if (seen) $("latest").hidden = atEnd();
 }
 
-// A box that changes its size scrolls by itself; that says nothing about its reader.
+// A box that changes its size scrolls by itself; its reader did not scroll then.
 let size = "";
 const sizeNow = () => `${$("scroll").clientWidth} ${$("scroll").clientHeight}`;
 $("scroll").addEventListener("scroll", () => {

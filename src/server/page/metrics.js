@@ -1,4 +1,4 @@
-// What /metrics tells of the last minute: means and tails of its histograms. It is asked while the engine's view is seen.
+// The last minute of /metrics: means and tails of its histograms. It is asked while the engine's view is seen.
 
 const kEvery = 2000;    // ms between two looks
 const kWindow = 60_000;

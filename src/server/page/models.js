@@ -94,7 +94,7 @@ async function ask(all) {
       if (all || served?.model !== modelNow()?.id) await askServed();
       return;
     }
-    if (response.status === 401) return sayAlone("wants an API key: reload the page");
+    if (response.status === 401) return sayAlone("needs an API key: reload the page");
     sayAlone("the model is loading …");
     wait = kRetry;
   } catch {

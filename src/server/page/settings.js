@@ -29,7 +29,7 @@ function tools() {
   const list = Array.isArray(given) ? given : [given];
   return list.map((tool) => {
     const one = tool?.function ?? tool;
-    if (typeof one?.name !== "string") throw new Unusable("Each tool in the settings wants a name: [{\"name\": …, \"parameters\": {…}}].");
+    if (typeof one?.name !== "string") throw new Unusable("Each tool in the settings needs a name: [{\"name\": …, \"parameters\": {…}}].");
     return tool.function ? tool : { type: "function", function: one };
   });
 }

@@ -1,4 +1,4 @@
-// One request to the server: its events as they come, and its refusals as a sentence that says what to do.
+// One request to the server: its events as they come, and its refusals as a sentence with the remedy.
 
 export class Refusal extends Error {
   // again: asking the same once more may help.
@@ -24,7 +24,7 @@ async function refusal(response, { messages }) {
   } catch { /* not ours: a proxy's page */ }
   const said = error.message ?? `The server answered with status ${response.status}.`;
   if (response.status === 401)
-    return new Refusal("The server wants an API key. Reload this page and give the key as the password.");
+    return new Refusal("The server needs an API key. Reload this page and give the key as the password.");
   if (response.status === 429)
     return new Refusal(`The server is busy: as many requests wait as it takes. Try again ${seconds(response)}.`);
   if (response.status === 503) return new Refusal(`${said} Try again ${seconds(response)}.`);
