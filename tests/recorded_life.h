@@ -111,7 +111,8 @@ struct Recorded {
   int64_t n_tokens = 0, n_preemptions = 0, n_cached = 0, n_refused = 0, n_drafted = 0, n_accepted = 0;
 
   // A life with prompts that share beginnings, choices, cancels, refusals and too little memory; those of even seeds
-  // have drafts; of half of them the model drafts for itself too, on blocks that are lent: a record does not say so.
+  // have drafts; of half of them the model drafts for itself too, on blocks that are lent: a record does not contain
+  // that.
   explicit Recorded(uint64_t seed, bool redact = false, size_t max_backlog = record::FileWriter::kMaxBacklog) {
     const RecordedEngine recorded({.path = path, .redact = redact, .max_backlog = max_backlog});
     Engine* engine = recorded.engine.get();

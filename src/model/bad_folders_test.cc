@@ -1,5 +1,5 @@
-// What config.json may say that we refuse: sizes that are absurd or disagree, parts that we do not run, RoPE data that
-// do not fit each other (row C7). Every case has its sentence.
+// What config.json may contain that we refuse: sizes that are absurd or disagree, parts that we do not run, RoPE data
+// that do not fit each other (row C7). Every case has its sentence.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Hidden states that a caller asks for, of layers or after the final norm, are those that the tap sees where all rows
-// go through every layer, whoever else asks for what, and asking changes no logit.
+// go through every layer, whatever others ask for, and asking changes no logit.
 #include <gtest/gtest.h>
 
 #include <cstring>

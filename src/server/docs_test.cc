@@ -1,4 +1,4 @@
-// What docs/users/api.md and openapi.json say is what the table of fields says.
+// docs/users/api.md and openapi.json have what the table of fields has.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -47,7 +47,7 @@ class Answers:
         return [step for body in self.bodies for step in body["steps"]]
 
 
-def test_engine_view_shows_what_the_engine_says(w):
+def test_engine_view_shows_what_the_engine_reports(w):
     page = w.page()
     page.click("#tab-engine")
     page.until("document.getElementById('running').innerText === '0'")
@@ -175,5 +175,5 @@ def test_drafts_that_were_right_and_wrong_have_colours_of_their_own(w):
     page.close()
 
 
-TESTS = [test_cards_and_a_look_at_one_step, test_engine_view_shows_what_the_engine_says,
+TESTS = [test_cards_and_a_look_at_one_step, test_engine_view_shows_what_the_engine_reports,
          test_drafts_that_were_right_and_wrong_have_colours_of_their_own]

@@ -17,7 +17,7 @@ def try_again(page):
     assert page.texts(".message.error") == [] and page.text(".assistant .text") != ""
 
 
-def test_key_is_asked_for_and_a_wrong_one_is_told(w):
+def test_key_is_asked_for_and_a_wrong_one_is_reported(w):
     server = w.serve("--ctx", "512", key=KEY)
     page = w.browser.page()
     page.give_key(server.url + "/", KEY)
@@ -155,6 +155,6 @@ def test_a_proxys_page_is_no_riddle(w):
     page.close()
 
 
-TESTS = [test_key_is_asked_for_and_a_wrong_one_is_told, test_busy, test_server_goes_and_comes_back,
+TESTS = [test_key_is_asked_for_and_a_wrong_one_is_reported, test_busy, test_server_goes_and_comes_back,
          test_opened_while_the_model_loads, test_context_full, test_a_wrong_parameter_is_named,
          test_a_proxys_page_is_no_riddle]

@@ -101,12 +101,12 @@ def tell(text):
 def events(done):
     out = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     for event in out:
-        for line in told(event):
+        for line in reported(event):
             tell(line)
     return out
 
 
-def told(event):
+def reported(event):
     """A line for each item in an event of either program."""
     if event.get("type") in ("user", "assistant"):
         content = event["message"]["content"]

@@ -23,7 +23,7 @@ def ibid(*arguments, code=0, **more):
     return done.stdout if code == 0 else done.stderr
 
 
-def test_a_wrong_command_or_flag_says_what_may_have_been_meant():
+def test_a_wrong_command_or_flag_suggests_the_right_one():
     for words, sentence in ((("serv",), 'unknown command "serv"; did you mean serve? \'ibid --help\''),
                             (("--log-level", "info", "srve"), "did you mean serve?"),
                             (("spec", "build-stor"), "did you mean build-store? 'ibid spec --help'"),
@@ -180,7 +180,7 @@ def lines_of(path):
     return pathlib.Path(path).read_text().splitlines()
 
 
-def test_all_that_a_server_says_has_a_time_and_reaches_its_log():
+def test_every_message_of_a_server_has_a_time_and_reaches_its_log():
     stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z "
     with tempfile.TemporaryDirectory() as folder:
         made = tiny_model.make(f"{folder}/tiny")
@@ -210,8 +210,8 @@ def test_all_that_a_server_says_has_a_time_and_reaches_its_log():
 
 
 if __name__ == "__main__":
-    main(test_a_wrong_command_or_flag_says_what_may_have_been_meant, test_every_error_ends_with_one_full_stop, test_help_is_help,
+    main(test_a_wrong_command_or_flag_suggests_the_right_one, test_every_error_ends_with_one_full_stop, test_help_is_help,
          test_help_has_two_levels_and_one_line_a_flag,
          test_models_and_prompts_are_taken_as_others_take_them, test_texts_and_messages_come_as_arguments_files_or_input,
          test_bench_takes_llama_benchs_flags, test_perplexity_scores_the_whole_text_and_compares,
-         test_all_that_a_server_says_has_a_time_and_reaches_its_log)
+         test_every_message_of_a_server_has_a_time_and_reaches_its_log)

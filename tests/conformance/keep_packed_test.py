@@ -67,7 +67,7 @@ def test_verify_reads_all_and_removes_what_is_broken():
         assert not path.exists() and cache.ibid("verify").returncode == 0
 
 
-def test_a_model_whose_bytes_turned_is_told():
+def test_a_model_whose_bytes_changed_is_reported():
     with tempfile.TemporaryDirectory() as folder:
         cache = Cache(folder)
         copy = pathlib.Path(folder, "copy.gguf")
@@ -83,7 +83,7 @@ def test_a_model_whose_bytes_turned_is_told():
         assert told.returncode == 1 and "is failing" in told.stderr, told
 
 
-def test_a_fetched_model_that_was_damaged_is_told_by_every_command():
+def test_every_command_reports_a_damaged_fetched_model():
     with tempfile.TemporaryDirectory() as folder:
         cache = Cache(folder)
         if pathlib.Path(cache.model).name != "SmolLM2-135M-Instruct.Q4_1.gguf":
@@ -114,5 +114,5 @@ def test_a_fetched_model_that_was_damaged_is_told_by_every_command():
 
 if __name__ == "__main__":
     main(test_a_broken_file_is_made_again_and_no_word_changes, test_verify_reads_all_and_removes_what_is_broken,
-         test_a_model_whose_bytes_turned_is_told,
-         test_a_fetched_model_that_was_damaged_is_told_by_every_command)
+         test_a_model_whose_bytes_changed_is_reported,
+         test_every_command_reports_a_damaged_fetched_model)

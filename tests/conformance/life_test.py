@@ -146,7 +146,7 @@ def limited(which, n):
     return lambda: resource.setrlimit(which, (n, n))
 
 
-def test_descriptors_that_run_out_stop_nobody_who_is_connected():
+def test_exhausted_descriptors_stop_no_open_connection():
     n_limit = 48
     with fake(preexec_fn=limited(resource.RLIMIT_NOFILE, n_limit)) as server:
         known = server.connect(GET_HEALTH)
@@ -207,7 +207,7 @@ def starts_within(mib, *command):
     return code == 0
 
 
-def test_a_machine_that_is_too_small_is_told_so_in_a_sentence():
+def test_a_machine_that_is_too_small_gets_a_clear_error():
     n_refused = 0
     with tempfile.TemporaryDirectory() as folder:
         model = tiny_model.make(folder + "/tiny")
@@ -273,7 +273,7 @@ if __name__ == "__main__":
     main(test_what_cannot_be_served_is_one_sentence_and_a_code, test_an_empty_value_is_no_flag_that_was_left_out,
          test_a_load_that_fails_at_once_ends_no_server_by_a_signal, test_signals_drain_and_end,
          test_a_hang_up_begins_a_new_log_file_and_ends_nothing,
-         test_descriptors_that_run_out_stop_nobody_who_is_connected,
-         test_a_machine_that_is_too_small_is_told_so_in_a_sentence,
+         test_exhausted_descriptors_stop_no_open_connection,
+         test_a_machine_that_is_too_small_gets_a_clear_error,
          test_flags_for_which_there_is_no_memory_end_in_a_sentence_too, test_a_benchmark_runs_what_it_is_asked_for,
          test_a_log_that_cannot_grow_loses_lines_and_nothing_else)

@@ -356,7 +356,7 @@ def kernels():
     return next(name for name, needs in sets.items() if needs <= flags)
 
 
-def test_metrics_equal_what_the_log_says():
+def test_metrics_equal_the_log():
     f = facts()
     got = samples_of(f["text"])
     bounds = bounds_of(got)
@@ -519,7 +519,7 @@ def test_promtool_accepts_metrics_configuration_and_expressions():
 
 
 if __name__ == "__main__":
-    main(test_a_ledger_adds_up_to_its_answers_time, test_the_log_has_a_line_for_each_request_as_its_client_saw_it, test_metrics_equal_what_the_log_says,
+    main(test_a_ledger_adds_up_to_its_answers_time, test_the_log_has_a_line_for_each_request_as_its_client_saw_it, test_metrics_equal_the_log,
          test_step_times_equal_those_of_the_engine_view, test_the_dashboard_asks_for_metrics_and_labels_that_exist,
          test_the_page_for_operators_lists_every_metric, test_other_engines_names_have_our_values,
          test_promtool_accepts_metrics_configuration_and_expressions)

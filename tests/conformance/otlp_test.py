@@ -124,7 +124,7 @@ def test_a_receiver_that_is_busy_is_asked_again_and_one_that_refuses_is_not():
         assert eventually(lambda: outcomes(server) == [0, 1]), outcomes(server)
 
 
-def test_a_receiver_that_hangs_holds_up_nobody():
+def test_a_receiver_that_hangs_delays_no_request():
     with Receiver(0) as receiver, serving(receiver) as server:
         ask(server)
         assert eventually(lambda: len(receiver.bodies) > 0)
@@ -139,4 +139,4 @@ if __name__ == "__main__":
     main(test_a_request_is_a_span_of_its_callers_trace_with_its_phases_as_children,
          test_what_is_not_sampled_is_not_sent_and_what_has_no_trace_begins_one,
          test_a_receiver_that_is_busy_is_asked_again_and_one_that_refuses_is_not,
-         test_a_receiver_that_hangs_holds_up_nobody)
+         test_a_receiver_that_hangs_delays_no_request)

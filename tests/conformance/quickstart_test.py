@@ -23,7 +23,7 @@ exit "$CODE"
 
 
 class Shell:
-    def __init__(self, folder, command, says, code=0):
+    def __init__(self, folder, command, output, code=0):
         self.folder = folder
         shutil.copytree(ROOT / "scripts", folder / "scripts", dirs_exist_ok=True)
         (folder / "bin").mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ class Shell:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
-                os.environ.update({"PATH": f"{folder}/bin:{os.environ['PATH']}", "SAYS": says, "GO": str(folder / "go"), "CODE": str(code),
+                os.environ.update({"PATH": f"{folder}/bin:{os.environ['PATH']}", "SAYS": output, "GO": str(folder / "go"), "CODE": str(code),
                                    "TERM": "xterm"})
                 os.execv("/bin/bash", ["bash", "-c", f'. "{folder}/scripts/common.sh"; {command}; echo "the end"'])
             finally:  # a child that starts nothing must not go on with the tests
@@ -64,11 +64,11 @@ class Shell:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def shows(command, says, code=0):
+def shows(command, output, code=0):
     """A line is shown while the command still runs, and the seconds where no other comes."""
     with tempfile.TemporaryDirectory() as name:
-        shell = Shell(pathlib.Path(name), command, says, code)
-        shell.until(re.escape(says))
+        shell = Shell(pathlib.Path(name), command, output, code)
+        shell.until(re.escape(output))
         shell.until(r" \d+ s")
         shell.go()
         if code == 0:

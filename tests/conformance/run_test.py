@@ -72,7 +72,7 @@ def test_run_takes_the_samplers_of_the_api():
             assert sentence in run(made, *ask, *wrong, code=2)[1], wrong
 
 
-def test_what_is_out_of_its_range_in_a_model_is_told_and_not_used():
+def test_a_default_out_of_range_is_reported_and_not_used():
     with tempfile.TemporaryDirectory() as folder:
         ask = ("--raw", "-p", "Say", "-n", 8, "--seed", 5)
         plain, silence = run(model(folder, "tiny"), *ask)
@@ -107,6 +107,6 @@ def test_a_conversation_begins_with_the_bos_that_the_vocabulary_wants():
 
 if __name__ == "__main__":
     main(test_a_request_goes_before_a_flag_before_the_model_before_ibid, test_run_takes_the_samplers_of_the_api,
-         test_what_is_out_of_its_range_in_a_model_is_told_and_not_used,
+         test_a_default_out_of_range_is_reported_and_not_used,
          test_a_model_without_a_template_is_spoken_of_where_one_is_used,
          test_a_conversation_begins_with_the_bos_that_the_vocabulary_wants)

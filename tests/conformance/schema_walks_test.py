@@ -84,14 +84,14 @@ def draft(schema):
 def without(schema, sentences):
     """The schema without what could not be held."""
     is_old, out, negations = draft(schema).startswith("-0"), [], False
-    told = [m for m in map(NAMED.fullmatch, sentences) if m]
+    reported = [m for m in map(NAMED.fullmatch, sentences) if m]
     twins, referred = collections.defaultdict(list), {}
     for part in parts(schema):
         twins[meaning(part)].append(part)
         if str(part.get("$ref")).startswith("#/"):
             with contextlib.suppress(KeyError, IndexError, ValueError, TypeError):
                 referred[part["$ref"]] = at(schema, urllib.parse.unquote(part["$ref"]))
-    for found in told:
+    for found in reported:
         if found["why"].startswith("under a negation"):
             negations = True
         else:
@@ -103,8 +103,8 @@ def without(schema, sentences):
             if key in part:
                 take_out(part, key, is_old)
     # What references lead to may have gone with the rest, or may stand where a validator would not look for it.
-    kept = schema.setdefault("definitions", {}) if isinstance(schema.get("definitions", {}), dict) and told else {}
-    for part in list(parts(schema)) if told else ():
+    kept = schema.setdefault("definitions", {}) if isinstance(schema.get("definitions", {}), dict) and reported else {}
+    for part in list(parts(schema)) if reported else ():
         reference = part.get("$ref")
         if isinstance(reference, str) and isinstance(referred.get(reference), dict) and is_lost(schema, reference):
             name = f"kept {len(kept)}"
@@ -196,11 +196,11 @@ def validators(schema):
     others = {f: lambda value: True for f in {str(p["format"]) for p in parts(schema) if "format" in p} - set(FORMATS)}
     rust = getattr(jsonschema_rs, name)(with_plain_expressions(schema, "$"), retriever=lambda uri: True, validate_formats=True,
                                         formats=others)
-    return {"jsonschema": lambda value: next((told(e.validator, e.message, e.absolute_schema_path) for e in python.iter_errors(value)), None),
-            "jsonschema-rs": lambda value: next((told(type(e.kind).__name__, e.message, e.schema_path) for e in rust.iter_errors(value)), None)}
+    return {"jsonschema": lambda value: next((reported(e.validator, e.message, e.absolute_schema_path) for e in python.iter_errors(value)), None),
+            "jsonschema-rs": lambda value: next((reported(type(e.kind).__name__, e.message, e.schema_path) for e in rust.iter_errors(value)), None)}
 
 
-def told(key, message, path):
+def reported(key, message, path):
     return f"{key} at {'/'.join(map(str, path))}: {message[-300:]}"
 
 

@@ -1,5 +1,5 @@
 // Clients that go: before their answer, in the middle, or the moment they have it; and what the log and the metrics
-// say.
+// report.
 #include "conformance/server_fixture.h"
 
 namespace ibid {

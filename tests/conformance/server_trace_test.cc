@@ -38,7 +38,7 @@ TracedAnswer ask(RawClient& client, const std::string& fields) {
   return out;
 }
 
-// The header's parameters are what a request could say.
+// The header's parameters are what a request could contain.
 SamplingParams parameters_of(const Json& header) {
   Json::Object body = *header.find("parameters")->object();
   body.emplace_back("prompt", Json(std::string("x")));

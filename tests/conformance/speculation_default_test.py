@@ -5,7 +5,7 @@ from harness import IBID, Server, default_model, main
 from speculation_test import compare
 
 
-def test_the_default_model_says_the_same_with_its_head():
+def test_the_default_model_gives_the_same_answer_with_its_head():
     model = default_model()
     with contextlib.ExitStack() as stack:
         plain, eagle = (stack.enter_context(Server([IBID, "serve", *model, "--port", 0, "--ctx", 1024, "--max-sequences", 4, "--spec", spec]))
@@ -15,4 +15,4 @@ def test_the_default_model_says_the_same_with_its_head():
 
 
 if __name__ == "__main__":
-    main(test_the_default_model_says_the_same_with_its_head)
+    main(test_the_default_model_gives_the_same_answer_with_its_head)

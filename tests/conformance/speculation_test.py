@@ -196,7 +196,7 @@ def test_what_answers_tell_of_drafts():
     return f"{drafted_pinned} drafts, {accepted_pinned} right"
 
 
-def test_a_requests_mode_says_who_drafts():
+def test_a_requests_mode_selects_the_proposer():
     with tempfile.TemporaryDirectory() as name:
         model, serve = tiny_servers(pathlib.Path(name))
         with serve("--spec", f"draft:{model}") as server:
@@ -220,4 +220,4 @@ def test_a_requests_mode_says_who_drafts():
 if __name__ == "__main__":
     main(test_every_answer_is_that_of_a_server_that_does_not_draft,
          test_what_answers_tell_of_drafts,
-         test_a_requests_mode_says_who_drafts)
+         test_a_requests_mode_selects_the_proposer)

@@ -352,7 +352,7 @@ def test_words_are_not_cut_at_the_edge():
         assert all(len(row) <= 30 for row in shown.split("\n"))
 
 
-def test_what_is_no_command_is_told_or_asked():
+def test_what_is_no_command_is_refused_or_sent():
     with tempfile.TemporaryDirectory() as folder, terminal(*ONLY) as t:
         told = t.say("/helo")
         assert "/helo is no command; did you mean /help?" in told and "/regen" not in told, told
@@ -366,7 +366,7 @@ def test_what_is_no_command_is_told_or_asked():
         assert t.end() == 0
 
 
-def test_a_full_context_says_what_to_do():
+def test_a_full_context_states_what_to_do():
     with terminal("--ignore-eos", "--seed", 3, "--allowed-token-ids", "[65]", "-c", 48) as t:
         assert re.search(r"\[cut: the context is full, 4[89] of 48 tokens; /clear begins a new conversation, --ctx N gives more", t.say("long"))
         told = t.say("And then?")
@@ -446,6 +446,6 @@ if __name__ == "__main__":
          test_tools_are_answered_by_hand_or_refused, test_once_and_refusals, test_what_a_model_writes_commands_no_terminal,
          test_a_paste_is_one_question, test_a_paste_while_an_answer_runs_is_one_question, test_lines_are_joined,
          test_a_line_longer_than_the_window_is_seen_as_it_is_sent, test_words_are_not_cut_at_the_edge,
-         test_what_is_no_command_is_told_or_asked, test_a_full_context_says_what_to_do, test_lines_are_kept_for_the_next_time,
+         test_what_is_no_command_is_refused_or_sent, test_a_full_context_states_what_to_do, test_lines_are_kept_for_the_next_time,
          test_the_banner_names_the_model_and_set_lists, test_a_long_prompt_tells_how_far_it_is,
          test_a_backspace_takes_what_a_reader_takes_for_one_character)

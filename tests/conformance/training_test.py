@@ -29,8 +29,8 @@ def run(*command):
     return done.stdout
 
 
-def losses(told):
-    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", told)]
+def losses(reported):
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", reported)]
 
 
 def trained(kind, work, *options):

@@ -9,7 +9,7 @@ SOURCE = pathlib.Path(sys.argv[1]).resolve()
 COPIED = ("docs", "src", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CMakeLists.txt")
 LINKED = ("tests", "bench", "cmake", "scripts", "packaging", ".ci")
 
-# Check, page, what stands there, what is planted instead, what must be told. All are planted at once.
+# Check, page, what stands there, what is planted instead, what must be reported. All are planted at once.
 NEXT = "# What is next"
 FAULTS = (
     ("docs", "docs/design.md", "| 6 | `spec/` |", "| 6 | `spec/` `comm/` |", "floor 6 has ['comm', 'spec']"),

@@ -1,6 +1,6 @@
-// Simulation: the real engine (scheduler, room, cache, batch, sampler, settling) over a model whose cells say what they
-// hold, on a virtual clock, living through a script. After the idea of FoundationDB's simulation (Zhou et al., SIGMOD
-// 2021, section 4): everything by one seed, in one thread, so that what fails fails again.
+// Simulation: the real engine (scheduler, room, cache, batch, sampler, settling) over a model whose cells name what
+// they hold, on a virtual clock, living through a script. After the idea of FoundationDB's simulation (Zhou et al.,
+// SIGMOD 2021, section 4): everything by one seed, in one thread, so that what fails fails again.
 //
 // Held true: each cell that is read is the reader's own (cell_model.h; freed blocks are poisoned); each answer is the
 // one that its request alone gives, to the byte of its text; all counts equal a count of our own; the first in order
@@ -14,7 +14,7 @@
 
 namespace ibid::sim {
 
-// What a run met, so that a test can say that it met everything. Plain, to be sent through a pipe.
+// What a run met, so that a test can check that it met everything. Plain, to be sent through a pipe.
 struct Met {
   int64_t n_steps = 0, n_submitted = 0, n_refused = 0, n_finished = 0, n_cancelled = 0, n_stopped = 0;
   int64_t n_preemptions = 0, n_copies = 0, n_shares = 0, n_tokens = 0, n_cached_tokens = 0, n_accepted_drafts = 0;

@@ -80,7 +80,7 @@ TEST_F(SpecBenchRuns, AnswersPromptsOfAFileWithDraftsAndWithout) {
   EXPECT_GE(json->find("rows")->array()->size(), 1u);
 }
 
-// Two tokens, which are verified whatever that costs: the one that the text ends with, and one that it never says.
+// Two tokens, which are verified whatever that costs: the last one of the prompt, and one that never occurs.
 class Repeating final : public Proposer {
  public:
   void propose(const ProposalInput& input, Drafts& drafts) override {

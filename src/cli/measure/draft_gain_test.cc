@@ -8,7 +8,7 @@
 namespace ibid::cli {
 namespace {
 
-// An answer of n tokens, and proposers of which each says k tokens after each of them, of which the first so many are
+// An answer of n tokens, and proposers that each propose k tokens after each of them, of which the first so many are
 // right.
 struct FakeProposer {
   size_t n_right;

@@ -1,5 +1,5 @@
-// What docs/measurements/speculation.md says of the 40 prompts of bench/prompts/speculation.txt, as counts: the default
-// model's answers are the same bytes everywhere, so what drafts bring of them is a number and no clock's.
+// What docs/measurements/speculation.md states of the 40 prompts of bench/prompts/speculation.txt, as counts: the
+// default model's answers are the same bytes everywhere, so what drafts bring of them is a number and no clock's.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

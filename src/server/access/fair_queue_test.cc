@@ -8,7 +8,7 @@
 namespace ibid {
 namespace {
 
-// A queue whose work takes as long as it says.
+// A queue whose work takes as long as it states.
 struct Timed {
   double now = 0;
   FairQueue queue{[this] { return now; }};

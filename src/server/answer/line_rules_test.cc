@@ -5,7 +5,7 @@
 namespace ibid {
 namespace {
 
-// What is told of the text, cut at each place: always the same.
+// What is returned of the text, cut at each place: always the same.
 std::string told(int32_t n_indent, const std::string& text) {
   std::string first;
   for (size_t cut = 0; cut <= text.size(); ++cut) {

@@ -146,7 +146,7 @@ TEST(SamplingDefaults, ARequestGoesBeforeAFlagBeforeTheModelBeforeIbid) {
   EXPECT_EQ(*sources.find("top_k")->string(), "request");
   EXPECT_EQ(*sources.find("repetition_penalty")->string(), "request");  // by its second name
   EXPECT_EQ(*sources.find("top_p")->string(), "default");
-  // Every parameter that is told has a source.
+  // Every parameter that is reported has a source.
   for (const Json::Member& parameter : *header->find("parameters")->object())
     EXPECT_NE(sources.find(parameter.first), nullptr) << parameter.first;
   // The digest is of the values, wherever they come from.

@@ -1,4 +1,4 @@
-// What the table of dialects says is what the readers do, row by row, and what docs/users/apis.md says.
+// The readers do what the table of dialects states, row by row, and docs/users/apis.md shows it.
 #include "server/fields/dialect_table.h"
 
 #include <gtest/gtest.h>
@@ -185,7 +185,7 @@ TEST(DialectTable, EachItemIsTreatedAsInItsRow) {
   }
 }
 
-// A reader that took a field which no row names would not be told of on the page.
+// A reader that took a field which no row names would be missing on the page.
 TEST(DialectTable, HasARowForEachFieldThatAReaderReads) {
   for (const auto& [dialect, file] :
        {std::pair{Dialect::kMessages, "from_messages.cc"}, std::pair{Dialect::kResponses, "from_responses.cc"},

@@ -147,7 +147,7 @@ TEST(ApiRequest, NamesOfOneFieldTakeTheSameValues) {
                                            "false", "\"\"", "\"1\"", "\"a\"", "[]",  "[1]",        "[\"a\"]",    "{}"};
   int n_pairs = 0;
   for (const Parameter& p : parameters()) {
-    // llama.cpp's n_probs says 0 for none, and a chat's is a switch and a number in one.
+    // llama.cpp's n_probs is 0 for none, and a chat's is a switch and a number in one.
     if (p.alias_of == nullptr || std::string_view(p.name) == "n_probs") continue;
     ++n_pairs;
     for (const std::string& value : values) {
@@ -346,7 +346,7 @@ TEST(ApiRequest, SeedsAreNumbersOf64Bits) {
   EXPECT_FALSE(chat(R"("seed":-1)")->has_seed);
   EXPECT_EQ(chat(R"("seed":-5)")->sampling.seed, ~uint64_t{0} - 4);
   EXPECT_TRUE(chat(R"("seed":-5)")->has_seed);
-  // What an answer says of it is a seed too.
+  // What an answer reports of it is a seed too.
   EXPECT_EQ(chat(R"("seed":18446744073709551611)")->sampling.seed, chat(R"("seed":-5)")->sampling.seed);
   EXPECT_EQ(chat(R"("seed":-9223372036854775808)")->sampling.seed, uint64_t{1} << 63);
   EXPECT_EQ(fault(chat(R"("seed":18446744073709551616)")), "seed");

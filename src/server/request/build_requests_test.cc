@@ -82,7 +82,7 @@ TEST(BuildRequests, RejectionIsARequestsOwnAndGoesWithNoTrace) {
   }
 }
 
-// A mode says the proposer, within what the server has.
+// A mode names the proposer, within what the server has.
 TEST(BuildRequests, ARequestsModeIsOneThatTheServerRuns) {
   const FakeBackend backend{FakeBackend::Options()};
   const auto ask = [&](const std::string& fields, const ApiLimits& limits) -> Result<SpeculationParams> {

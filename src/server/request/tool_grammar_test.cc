@@ -287,7 +287,7 @@ TEST(ToolGrammar, CallsThatAModelBeginsByItselfAreHeldAfterTheirOpening) {
   EXPECT_GE(n_formats, 7);
 }
 
-// A format says what a text must be, and tools that may be called may be called instead of one; a call that must be
+// A format states what a text must be, and tools that may be called may be called instead of one; a call that must be
 // made leaves no text to have a format.
 TEST(ToolGrammar, AFormatLeavesTheCallsThatToolsAllow) {
   const FakeBackend backend;

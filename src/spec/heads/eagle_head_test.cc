@@ -1,5 +1,5 @@
 // EAGLE heads' files: those that are not of the model, or not whole, are refused by name; what outputs stand for is
-// found in either spelling. What heads say is held to the papers by eagle_golden_test.cc.
+// found in either spelling. What heads compute is held to the papers by eagle_golden_test.cc.
 #include "spec/heads/eagle_head.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // MTP layers in whole models: found under each spelling, out of the forward pass, refused by name where they are not
-// whole. What they say is held to the papers by eagle_golden_test.cc.
+// whole. What they compute is held to the papers by eagle_golden_test.cc.
 #include "spec/heads/mtp_layer.h"
 
 #include <gtest/gtest.h>
