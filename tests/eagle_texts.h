@@ -72,13 +72,13 @@ struct EagleTexts {
     const auto n_pairs = static_cast<int32_t>(text.size()) - 1 - begin;
     for (int32_t i = 0; i < n_pairs; ++i) {
       for (int64_t c = 0; c < head.feature_len(); ++c)
-        head.feature(i)[static_cast<size_t>(c)] = feature(text, begin + i, c);
+        head.features().row_as<float>(i)[c] = feature(text, begin + i, c);
     }
     head.fuse(n_pairs);
     const int32_t last = n_pairs - 1, first = 0;
     EagleHead::PassResult said = pairs.run(text.last(static_cast<size_t>(n_pairs)), {&last, 1});
     for (const TokenId& draft : drafts) {
-      std::ranges::copy(said.states, head.state(0).begin());
+      head.load_states({&first, 1});
       said = pairs.run({&draft, 1}, {&first, 1});
     }
     std::vector<float> out(kVocab, -INFINITY);

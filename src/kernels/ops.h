@@ -96,6 +96,9 @@ size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_
 
 // out[R, C] = x[rows[i], :].
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
+// out[out_rows[i], :] = x[rows[i], :]. As many out_rows as rows, no two alike, and none of them is a row that is read.
+void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_rows, const TensorView& x,
+               std::span<const int32_t> rows);
 // logits = cap * tanh(logits / cap).
 void soft_cap(Stream& s, const TensorView& logits, float cap);
 

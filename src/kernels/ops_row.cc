@@ -125,4 +125,15 @@ void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::spa
       s, "gather_rows", [&] { cpu::gather_rows(s, out, x, rows); }, kSameAsCpu, kNoBody);
 }
 
+void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_rows, const TensorView& x,
+               std::span<const int32_t> rows) {
+  Dim C, N, T;
+  expect(out, {&N, &C});
+  expect(x, {&T, &C});
+  expect_f32({&out, &x});
+  CHECK(out_rows.size() == rows.size() && std::ssize(rows) <= out.n_rows());
+  on_device(
+      s, "copy_rows", [&] { cpu::copy_rows(s, out, out_rows, x, rows); }, kSameAsCpu, kNoBody);
+}
+
 }  // namespace ibid::ops

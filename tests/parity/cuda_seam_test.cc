@@ -65,6 +65,7 @@ TEST(CudaSeam, OpWithoutABodyForTheDeviceStopsWithAnError) {
   EXPECT_DEATH(ops::copy_block(s, cache.kv(), BlockId{0}, BlockId{0}), "ops::copy_block has no body for CUDA");
   EXPECT_DEATH(ops::paged_attention(s, out, x, cache.kv(), batch, {}), "ops::paged_attention has no body for CUDA");
   EXPECT_DEATH(ops::gather_rows(s, out, x, two), "ops::gather_rows has no body for CUDA");
+  EXPECT_DEATH(ops::copy_rows(s, out, two, x, two), "ops::copy_rows has no body for CUDA");
   EXPECT_DEATH(ops::soft_cap(s, x, 3.0f), "ops::soft_cap has no body for CUDA");
   EXPECT_DEATH(ops::log_softmax(s, out, x), "ops::log_softmax has no body for CUDA");
   EXPECT_DEATH(s.team(), "only a CPU stream has a thread team");

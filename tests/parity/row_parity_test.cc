@@ -212,6 +212,27 @@ TEST(RowParity, GatherRows) {
   note_bits(out.bits());
 }
 
+TEST(RowParity, CopyRows) {
+  ThreadTeam team(2);
+  Stream s(team);
+  Guarded x(6, 33), out(5, 33, 2);
+  x.fill(1), out.fill(2);
+  const std::vector<float> kept(out.row(1), out.row(1) + 33);
+  const std::vector<int32_t> out_rows = {4, 0, 2, 3}, rows = {5, 0, 0, 3};
+  ops::copy_rows(s, out.view(), out_rows, x.view(), rows);
+  for (size_t i = 0; i < rows.size(); ++i)
+    EXPECT_EQ(0, std::memcmp(out.row(out_rows[i]), x.row(rows[i]), 33 * sizeof(float))) << i;
+  EXPECT_EQ(0, std::memcmp(out.row(1), kept.data(), 33 * sizeof(float))) << "a row that is not named";
+  EXPECT_TRUE(out.untouched_around());
+  // Columns of one tensor, among its own rows.
+  const std::vector<int32_t> to = {1}, from = {3};
+  const TensorView part = out.view().columns(8, 16);
+  ops::copy_rows(s, part, to, part, from);
+  EXPECT_EQ(0, std::memcmp(out.row(1) + 8, x.row(3) + 8, 16 * sizeof(float)));
+  EXPECT_EQ(0, std::memcmp(out.row(1), kept.data(), 8 * sizeof(float)));
+  EXPECT_EQ(0, std::memcmp(out.row(1) + 24, kept.data() + 24, 9 * sizeof(float)));
+}
+
 TEST(RowParity, EmbedGivesTheRowsOfAnyDtypeScaled) {
   ThreadTeam team(2);
   Stream s(team);

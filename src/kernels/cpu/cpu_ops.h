@@ -34,6 +34,8 @@ void tanh(Stream& s, const TensorView& out, const TensorView& x);
 void soft_cap(Stream& s, const TensorView& logits, float cap);
 void log_softmax(Stream& s, const TensorView& out, const TensorView& logits);
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
+void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_rows, const TensorView& x,
+               std::span<const int32_t> rows);
 
 // cpu/linear.cc
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights);

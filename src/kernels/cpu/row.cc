@@ -107,4 +107,13 @@ void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::spa
   });
 }
 
+void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_rows, const TensorView& x,
+               std::span<const int32_t> rows) {
+  each_row(s, out.first_rows(std::ssize(rows)), 1, [&](int64_t i) {
+    const int32_t to = out_rows[static_cast<size_t>(i)], from = rows[static_cast<size_t>(i)];
+    CHECK(to >= 0 && to < out.n_rows() && from >= 0 && from < x.n_rows());
+    std::memcpy(out.row(to), x.row(from), static_cast<size_t>(out.row_len()) * sizeof(float));
+  });
+}
+
 }  // namespace ibid::cpu

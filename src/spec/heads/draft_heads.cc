@@ -309,6 +309,11 @@ Result<std::unique_ptr<DraftHeads>> DraftHeads::load(std::shared_ptr<const Model
 
 // ---- passes --------------------------------------------------------------------------------------------------------
 
+TensorView DraftHeads::rows() {
+  const int64_t row_len = (n_heads() + 1) * int64_t{width_};
+  return {rows_.data(), DType::kF32, {std::ssize(rows_) / row_len, row_len}};
+}
+
 void DraftHeads::set_hidden(int32_t row, std::span<const float> hidden) {
   CHECK(std::ssize(hidden) == width_);
   const size_t row_len = (heads_.size() + 1) * static_cast<size_t>(width_);
@@ -316,8 +321,8 @@ void DraftHeads::set_hidden(int32_t row, std::span<const float> hidden) {
 }
 
 void DraftHeads::copy_hidden(int32_t from, int32_t to) {
-  const size_t C = static_cast<size_t>(width_), row_len = (heads_.size() + 1) * C;
-  std::copy_n(rows_.data() + static_cast<size_t>(from) * row_len, C, rows_.data() + static_cast<size_t>(to) * row_len);
+  const TensorView hidden = rows().columns(0, width_);
+  if (from != to) ops::copy_rows(stream_, hidden, {&to, 1}, hidden, {&from, 1});
 }
 
 void DraftHeads::add_token(int32_t row, int32_t place, TokenId token) {
@@ -330,14 +335,9 @@ void DraftHeads::add_token(int32_t row, int32_t place, TokenId token) {
 
 std::span<const float> DraftHeads::run(int32_t i, std::span<const int32_t> rows) {
   const Head& head = heads_[static_cast<size_t>(i)];
-  const auto n_inputs = static_cast<size_t>(head.n_inputs), C = static_cast<size_t>(width_);
-  const size_t row_len = (heads_.size() + 1) * C;
   const auto n = std::ssize(rows);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    std::memcpy(inputs_.data() + r * n_inputs, rows_.data() + static_cast<size_t>(rows[r]) * row_len,
-                n_inputs * sizeof(float));
-  }
   TensorView x(inputs_.data(), DType::kF32, {n, head.n_inputs});
+  ops::gather_rows(stream_, x, this->rows().columns(0, head.n_inputs), rows);
   const TensorView ones(ones_.data(), DType::kF32, {n, width_});
   const TensorView y(y_.data(), DType::kF32, {n, width_});
   for (const Layer& layer : head.layers) {

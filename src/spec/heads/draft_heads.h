@@ -70,6 +70,7 @@ class DraftHeads {
   class Loader;
 
   DraftHeads(const Model& target, Stream& stream) : target_(target), stream_(stream) {}
+  TensorView rows();
 
   std::shared_ptr<const ModelFile> file_;
   const Model& target_;

@@ -5,27 +5,26 @@
 #include "kernels/ops.h"
 
 namespace ibid {
-namespace {
 
-std::span<float> row_of(const TensorView& x, int32_t row) {
-  return {x.row_as<float>(row), static_cast<size_t>(x.row_len())};
+void EagleHead::keep_features(std::span<const int32_t> tap_rows, std::span<const int32_t> kept) {
+  int64_t at = 0;
+  for (const TensorView& tap : rows_.taps) {
+    ops::copy_rows(stream_, rows_.kept.columns(at, tap.row_len()), kept, tap, tap_rows);
+    at += tap.row_len();
+  }
 }
 
-std::span<const float> all_of(const TensorView& x) {
-  return {x.row_as<const float>(0), static_cast<size_t>(x.n_elements())};
+void EagleHead::move_kept(int32_t from, int32_t to) {
+  if (from != to) ops::copy_rows(stream_, rows_.kept, {&to, 1}, rows_.kept, {&from, 1});
 }
 
-}  // namespace
-
-void EagleHead::copy_feature(int32_t tap_row, std::span<float> to) const {
-  CHECK(std::ssize(to) == feature_len());
-  auto at = to.begin();
-  for (const TensorView& tap : rows_.taps) at = std::ranges::copy(row_of(tap, tap_row), at).out;
+void EagleHead::load_features(std::span<const int32_t> kept) {
+  ops::gather_rows(stream_, rows_.features.first_rows(std::ssize(kept)), rows_.kept, kept);
 }
 
-std::span<float> EagleHead::feature(int32_t row) { return row_of(rows_.features, row); }
-
-std::span<float> EagleHead::state(int32_t row) { return row_of(rows_.states, row); }
+void EagleHead::load_states(std::span<const int32_t> result_rows) {
+  ops::gather_rows(stream_, rows_.states.first_rows(std::ssize(result_rows)), result_states_, result_rows);
+}
 
 // For other kinds the states are the features.
 void EagleHead::fuse(int32_t n) {
@@ -71,7 +70,10 @@ EagleHead::PassResult EagleHead::run(const ForwardBatch& batch) {
     step_.h = t.x;
   }
   logits_head(p, weights_.vocabulary);
-  return {all_of(p.logits), all_of(form_.state_is_normed ? t.h : t.x)};
+  result_states_ = form_.state_is_normed ? t.h : t.x;
+  const auto n = static_cast<size_t>(p.logits.n_elements());
+  const DeviceSpan<const float> logits(p.logits.row_as<const float>(0), n);
+  return {stream_.on_host(logits, std::span(logits_on_host_)), result_states_};
 }
 
 // Embeds the tokens beside the states and computes t.x. Returns the attention's input, [T, C or 2 C].

@@ -45,6 +45,7 @@ struct EagleSizes {
   int32_t n_sequences = 8;  // sequences of a pass
   int32_t n_rows = 0;       // R: rows of logits of a pass; 0: one per sequence
   int32_t n_tokens = 256;   // T of the largest pass
+  int32_t n_kept = 0;       // rows of features that are kept between passes
   int32_t n_blocks = 0;     // for its keys and values
   int32_t block_len = 16;   // B
   DType kv_dtype = DType::kF16;
@@ -91,17 +92,25 @@ class EagleHead {
   const HiddenStates& taps() const { return taps_; }
   // One token's values of all taps, concatenated.
   int32_t feature_len() const { return static_cast<int32_t>(rows_.features.row_len()); }
-  void copy_feature(int32_t tap_row, std::span<float> to) const;
 
-  // Row `row` of the next pass, written by the caller: the target's features of the row's token, [feature_len], which
-  // fuse(n) turns into states for the first n rows, overwriting them; or the state itself, [C].
-  std::span<float> feature(int32_t row);
+  // Rows of features kept between passes, [n_kept, feature_len]. Row kept[i] becomes the features of the step's row
+  // tap_rows[i]; no row of `kept` twice.
+  void keep_features(std::span<const int32_t> tap_rows, std::span<const int32_t> kept);
+  void move_kept(int32_t from, int32_t to);
+
+  // The rows of the next pass, [feature_len]: row i becomes kept[i]. fuse(n) turns the first n into states, [C],
+  // overwriting them.
+  void load_features(std::span<const int32_t> kept);
   void fuse(int32_t n);
-  std::span<float> state(int32_t row);
+  // Row i becomes the state of row result_rows[i] of the last pass.
+  void load_states(std::span<const int32_t> result_rows);
+  // Those rows themselves, where the host can write them: for tests.
+  TensorView features() const { return rows_.features; }
+  TensorView states() const { return rows_.states; }
 
   struct PassResult {
-    std::span<const float> logits;  // [R, ids or V]
-    std::span<const float> states;  // [R, C]: states of the pairs after the drafts
+    std::span<const float> logits;  // [R, ids or V], where the host reads them
+    TensorView states;              // [R, C]: states of the pairs after the drafts
   };
   // Runs a pass over pairs: `batch` has each pair's second token and its position among the sequence's pairs, and at
   // most R rows of logits. With no rows, only keys and values are computed. Valid until the next call.
@@ -125,6 +134,7 @@ class EagleHead {
     TensorView inputs;    // [T, 2 C] token and state, concatenated
     TensorView states;    // [T, C] input of the layer: half of the inputs for EAGLE-1, else the scratch's x
     TensorView features;  // [T, feature_len]; the states, except for EAGLE-3
+    TensorView kept;      // [n_kept, feature_len]
     TensorView logits;    // [R, ids or V]
     std::vector<TensorView> taps;
   };
@@ -143,6 +153,8 @@ class EagleHead {
   Rows rows_;
   std::vector<int32_t> every_token_;  // [T] 0, 1, 2, ...
   HiddenStates taps_;
+  TensorView result_states_;           // of the last pass
+  std::vector<float> logits_on_host_;  // as many as rows_.logits where the stream copies to the host
   std::unique_ptr<KvStore> kv_;
 };
 

@@ -35,6 +35,7 @@ void EagleHead::Loader::lay_out(ScratchLayout& layout, const EagleSizes& sizes, 
   rows.inputs = layout.take(T, 2 * C);
   rows.states = form_.kind == EagleForm::Kind::kFirst ? rows.inputs.columns(C, C) : scratch.x;
   rows.features = is_third() ? layout.take(T, feature_len()) : rows.states;
+  rows.kept = layout.take(sizes.n_kept, feature_len());
   rows.logits = layout.take(R, n_outputs());
   rows.taps.clear();
   for (size_t i = 0; i < form_.tap_layers.size(); ++i)
@@ -123,6 +124,7 @@ Result<std::unique_ptr<EagleHead>> EagleHead::load(std::shared_ptr<const ModelFi
   const auto lay_out = [&](ScratchLayout& layout) { loader.lay_out(layout, sizes, out->whole_, out->rows_); };
   ASSIGN_OR_RETURN(out->whole_.memory, allocate_scratch(stream.memory(), lay_out, "the rows of an EAGLE head"));
   out->step_.cut_to(out->whole_, 1, 1);
+  if (stream.copies_to_host()) out->logits_on_host_.resize(static_cast<size_t>(out->rows_.logits.n_elements()));
   out->every_token_.resize(static_cast<size_t>(sizes.n_tokens));
   std::iota(out->every_token_.begin(), out->every_token_.end(), 0);
   out->file_ = std::move(file);

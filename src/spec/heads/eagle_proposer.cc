@@ -16,7 +16,10 @@ constexpr int32_t kWholeContexts = 2;
 }  // namespace
 
 EagleSizes EagleProposer::sizes(int32_t n_sequences, int32_t context_len, int32_t step_tokens) {
-  EagleSizes out = {.n_sequences = n_sequences, .n_rows = n_sequences * kWidth, .n_tokens = n_sequences * kMostWaiting};
+  EagleSizes out = {.n_sequences = n_sequences,
+                    .n_rows = n_sequences * kWidth,
+                    .n_tokens = n_sequences * kMostWaiting,
+                    .n_kept = n_sequences * kMostWaiting};
   out.context_len = context_len;
   out.step_tokens = step_tokens;
   out.n_blocks = (context_len + out.block_len - 1) / out.block_len * std::min(n_sequences, kWholeContexts);
@@ -47,8 +50,11 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
   for (Seq& seq : seqs_) {
     seq.waiting.resize(kMostWaiting);
     seq.written.reserve(static_cast<size_t>(head_->sizes().context_len));
-    seq.features.resize(static_cast<size_t>(kMostWaiting * head_->feature_len()));
+    seq.kept = static_cast<int32_t>(&seq - seqs_.data()) * kMostWaiting;
   }
+  tap_rows_.reserve(kMostWaiting), kept_rows_.reserve(kMostWaiting);
+  pass_rows_.reserve(static_cast<size_t>(head_->sizes().n_tokens));
+  CHECK(head_->sizes().n_kept >= head_->sizes().n_sequences * kMostWaiting, "an EAGLE head without rows to keep");
   CHECK(options.branches == 1 || head_->sizes().most_rows() >= head_->sizes().n_sequences * kWidth,
         "an EAGLE head without the rows for trees");
   lanes_.reserve(seqs_.size());
@@ -60,12 +66,11 @@ EagleProposer::EagleProposer(std::unique_ptr<EagleHead> head, Stream& stream, co
 void EagleProposer::measure() {
   Seq seq;
   seq.waiting.resize(kMostWaiting);
-  seq.features.resize(static_cast<size_t>(kMostWaiting * head_->feature_len()));
   for (int32_t i = -2; i < 4; ++i) {
     seq.n_waiting = i % 2 == 0 ? 1 : std::min(kMostWaiting, head_->sizes().context_len);
     if (!reserve(seq, seq.n_waiting)) break;
     const double begin = clock_.now();
-    arrays_.clear();
+    clear_pass();
     add_pairs(seq, true);
     compute();
     if (i >= 0) drafting_.passed(seq.n_waiting, clock_.now() - begin);
@@ -108,30 +113,37 @@ void EagleProposer::read(const ReadTokens& computed) {
   try {
     for (size_t i = 0; i < computed.rows.size(); ++i) {
       const int32_t position = computed.first + static_cast<int32_t>(i);
-      if (static_cast<size_t>(position) + 1 >= computed.tokens.size()) return;
+      if (static_cast<size_t>(position) + 1 >= computed.tokens.size()) break;
       if (position < seq->end()) continue;
+      if (position > seq->end() || seq->n_waiting == kMostWaiting) keep_added();
       if (position > seq->end() || (seq->n_waiting == kMostWaiting && !read_waiting(*seq))) forget_read(*seq);
       if (seq->n_read + seq->n_waiting == 0) seq->first = position;
       const size_t second = static_cast<size_t>(position) + 1;
       add_waiting(*seq, computed.tokens[second], computed.rows[i]);
     }
+    keep_added();
   } catch (const std::bad_alloc&) {
     drop(*seq);
   }
 }
 
 void EagleProposer::add_waiting(Seq& seq, TokenId token, int32_t tap_row) {
-  const auto at = static_cast<size_t>(seq.n_waiting++), n = static_cast<size_t>(head_->feature_len());
   seq.keeps_last = false;
-  seq.waiting[at] = token;
-  head_->copy_feature(tap_row, std::span(seq.features).subspan(at * n, n));
+  seq.waiting[static_cast<size_t>(seq.n_waiting)] = token;
+  tap_rows_.push_back(tap_row), kept_rows_.push_back(seq.kept + seq.n_waiting++);
+}
+
+// Keeps the features of the pairs added since the last call.
+void EagleProposer::keep_added() {
+  head_->keep_features(tap_rows_, kept_rows_);
+  tap_rows_.clear(), kept_rows_.clear();
 }
 
 // Returns false if there is no room for their keys and values.
 bool EagleProposer::read_waiting(Seq& seq) {
   seq.n_written = seq.n_read;
   if (!reserve(seq, seq.n_waiting)) return false;
-  arrays_.clear();
+  clear_pass();
   add_pairs(seq, false);
   compute();
   n_read_ += seq.n_waiting;
@@ -201,6 +213,11 @@ void EagleProposer::list_lanes(std::span<const Proposal> proposals) {
 
 // ---- passes --------------------------------------------------------------------------------------------------------
 
+void EagleProposer::clear_pass() {
+  arrays_.clear();
+  pass_rows_.clear();
+}
+
 bool EagleProposer::reserve(Seq& seq, int32_t n) {
   return cache_.reserve(seq.blocks, seq.n_written, seq.n_written + n, copies_);
 }
@@ -213,30 +230,20 @@ void EagleProposer::note_written(Seq& seq, int32_t slot, TokenId token) {
 // Adds all waiting pairs of a sequence, in its slots from n_written on: features of the target, which fuse() turns into
 // states. Requests the last pair's row if is_wanted.
 void EagleProposer::add_pairs(Seq& seq, bool is_wanted) {
-  const auto n = static_cast<size_t>(seq.n_waiting), len = static_cast<size_t>(head_->feature_len());
-  const auto first_row = static_cast<size_t>(arrays_.n_tokens());
-  for (size_t i = 0; i < n; ++i) {
-    std::ranges::copy(std::span(seq.features).subspan(i * len, len),
-                      head_->feature(static_cast<int32_t>(first_row + i)).begin());
-    note_written(seq, seq.n_written + static_cast<int32_t>(i), seq.waiting[i]);
+  for (int32_t i = 0; i < seq.n_waiting; ++i) {
+    pass_rows_.push_back(seq.kept + i);
+    note_written(seq, seq.n_written + i, seq.waiting[static_cast<size_t>(i)]);
   }
-  arrays_.add_run(std::span(seq.waiting).first(n), seq.n_written, seq.blocks);
+  arrays_.add_run(std::span(seq.waiting).first(static_cast<size_t>(seq.n_waiting)), seq.n_written, seq.blocks);
   seq.n_written += seq.n_waiting;
   if (is_wanted) arrays_.want_last();
   end_sequence(seq);
 }
 
-// Adds a draft, with the head's own state of the row that it was drawn from in the last pass.
-void EagleProposer::load_draft(const DraftNode& node) {
-  const auto C = static_cast<size_t>(head_->width());
-  const auto row = static_cast<size_t>(node.row);
-  std::ranges::copy(result_.states.subspan(row * C, C), head_->state(arrays_.n_tokens()).begin());
-}
-
 // The first pass: the waiting pairs of each sequence, and its first drafts.
 void EagleProposer::first_pass() {
   const double begin = clock_.now();
-  arrays_.clear();
+  clear_pass();
   std::erase_if(lanes_, [this](const DraftLane& lane) {
     Seq& seq = seq_of(lane);
     if (reserve(seq, seq.n_waiting)) return false;
@@ -246,12 +253,11 @@ void EagleProposer::first_pass() {
   if (lanes_.empty()) return;
   for (const DraftLane& lane : lanes_) add_pairs(seq_of(lane), true);
   compute();
-  const auto n = head_->feature_len();
   for (const DraftLane& lane : lanes_) {
     Seq& seq = seq_of(lane);
-    const auto last = static_cast<size_t>(seq.n_waiting - 1);
-    std::ranges::copy_n(seq.features.begin() + static_cast<std::ptrdiff_t>(last) * n, n, seq.features.begin());
-    seq.waiting[0] = seq.waiting[last];
+    const int32_t last = seq.n_waiting - 1;
+    head_->move_kept(seq.kept + last, seq.kept);
+    seq.waiting[0] = seq.waiting[static_cast<size_t>(last)];
     seq.n_read += std::exchange(seq.n_waiting, 0);
     seq.keeps_last = true;
   }
@@ -270,10 +276,11 @@ void EagleProposer::drop_without_room() {
   }
 }
 
-// Adds the draft in the sequence's next slot. Its position is that of its depth; it needs a path unless slots and
+// Adds the draft in the sequence's next slot, with the head's own state of the row of the last pass that it was drawn
+// from. Its position is that of its depth; it needs a path unless slots and
 // positions coincide, as in a chain.
 void EagleProposer::add_node(Seq& seq, DraftNode& node, bool is_alone) {
-  load_draft(node);
+  pass_rows_.push_back(node.row);
   node.slot = seq.n_written++;
   note_written(seq, node.slot, node.token);
   path_.assign(1, node.slot);
@@ -291,7 +298,7 @@ void EagleProposer::add_node(Seq& seq, DraftNode& node, bool is_alone) {
 // Computes the drafts that are expanded.
 void EagleProposer::next_pass() {
   const double begin = clock_.now();
-  arrays_.clear();
+  clear_pass();
   drop_without_room();
   if (lanes_.empty()) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -301,6 +308,7 @@ void EagleProposer::next_pass() {
     add_node(seq, seq.tree.nodes[static_cast<size_t>(lanes_[i].node)], is_first && is_last);
     if (is_last) end_sequence(seq);
   }
+  head_->load_states(pass_rows_);
   result_ = head_->run(arrays_.batch());
   draw(begin);
 }
@@ -320,6 +328,7 @@ void EagleProposer::end_sequence(const Seq& seq) {
 
 // Runs the added pairs.
 void EagleProposer::compute() {
+  head_->load_features(pass_rows_);
   head_->fuse(arrays_.n_tokens());
   result_ = head_->run(arrays_.batch());
 }

@@ -76,25 +76,26 @@ class EagleProposer final : public Proposer, public ProposerExtras {
     BlockTable blocks;
     std::vector<TokenId> written;  // second token of the pair in each slot, for self_check()
     std::vector<TokenId> waiting;  // [kMostWaiting]: second tokens of the waiting pairs
-    std::vector<float> features;   // [kMostWaiting, feature_len]
+    int32_t kept = 0;              // of the head's kept rows, the first of its kMostWaiting: their features
     int32_t end() const { return first + n_read + n_waiting; }
   };
 
   void drop(Seq& seq);
   void forget_read(Seq& seq);
   void add_waiting(Seq& seq, TokenId token, int32_t tap_row);
+  void keep_added();
   bool read_waiting(Seq& seq);
   bool has_end(Seq& seq, int32_t n_tokens) const;
   void list_lanes(std::span<const Proposal> proposals);
   void first_pass();
   void next_pass();
   void draw(double begin);
+  void clear_pass();
   bool reserve(Seq& seq, int32_t n);
   void drop_without_room();
   void add_node(Seq& seq, DraftNode& node, bool is_alone);
   static void note_written(Seq& seq, int32_t slot, TokenId token);
   void add_pairs(Seq& seq, bool is_wanted);
-  void load_draft(const DraftNode& node);
   void end_sequence(const Seq& seq);
   void compute();
   void measure();
@@ -112,7 +113,9 @@ class EagleProposer final : public Proposer, public ProposerExtras {
   EagleHead::PassResult result_;   // of the last pass
   std::vector<BlockCopy> copies_;  // always empty: nothing is shared
   BatchArrays arrays_;
-  std::vector<int32_t> path_;  // path to a draft
+  std::vector<int32_t> path_;                  // path to a draft
+  std::vector<int32_t> tap_rows_, kept_rows_;  // of pairs added whose features are not kept yet
+  std::vector<int32_t> pass_rows_;  // of each row of the next pass: the kept row or the result's it is made of
   int64_t n_passes_ = 0, n_read_ = 0;
 };
 

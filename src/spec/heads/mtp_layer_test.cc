@@ -145,14 +145,13 @@ Said said_by(const std::shared_ptr<const ModelFile>& file) {
   PairsOfOne pairs(**head);
   for (int32_t row = 0; row < 11; ++row) {
     for (int32_t c = 0; c < (*head)->feature_len(); ++c)
-      (*head)->feature(row)[static_cast<size_t>(c)] = static_cast<float>((row * 31 + c * 7) % 17) / 8.0F - 1;
+      (*head)->features().row_as<float>(row)[c] = static_cast<float>((row * 31 + c * 7) % 17) / 8.0F - 1;
   }
   (*head)->fuse(11);
   const int32_t last = 10, first = 0;
   EagleHead::PassResult heard = pairs.run(std::span(text).last(11), {&last, 1});
   out.head.assign(heard.logits.begin(), heard.logits.end());
-  const std::vector<float> state(heard.states.begin(), heard.states.end());
-  std::ranges::copy(state, (*head)->state(0).begin());
+  (*head)->load_states({&first, 1});
   heard = pairs.run(std::span(text).first(1), {&first, 1});
   out.head.insert(out.head.end(), heard.logits.begin(), heard.logits.end());
   return out;
