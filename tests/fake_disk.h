@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -37,10 +38,12 @@ class FakeDisk final : public DurableStore {
  public:
   FakeDisk(std::shared_ptr<FakeMedium> medium, const BlockFormat& format, const FakeDiskScript& script)
       : medium_(std::move(medium)), format_(format), script_(script), random_(script.seed) {
-    memory_.resize(static_cast<size_t>(2 * script.n_images));
+    memory_.resize(static_cast<size_t>(4 * script.n_images));
     for (size_t i = 0; i < memory_.size(); ++i) {
-      memory_[i].resize(static_cast<size_t>(format.image_bytes()));
-      (i % 2 == 0 ? to_read_ : to_write_).push_back(memory_[i]);
+      const ImageKind kind = i % 4 < 2 ? ImageKind::kBlock : ImageKind::kState;
+      if (kind == ImageKind::kState && format.state_bytes == 0) continue;
+      memory_[i].resize(static_cast<size_t>(format.image_bytes(kind)));
+      (i % 2 == 0 ? to_read_ : to_write_)[static_cast<size_t>(kind)].push_back(memory_[i]);
     }
   }
 
@@ -53,13 +56,13 @@ class FakeDisk final : public DurableStore {
   }
   int64_t opened_at() const override { return 1'000'000; }
 
-  std::span<std::byte> image_to_write() override { return take(to_write_); }
+  std::span<std::byte> image_to_write(ImageKind kind) override { return take(to_write_, kind); }
   bool write(const DurableKey& key, int64_t age, std::span<std::byte> image) override {
     others_.push_back({key, age, 0, image, false});
     return true;
   }
-  bool read(const DurableKey& key, int64_t age, int64_t ticket) override {
-    const std::span<std::byte> image = take(to_read_);
+  bool read(const DurableKey& key, int64_t age, int64_t ticket, ImageKind kind) override {
+    const std::span<std::byte> image = take(to_read_, kind);
     if (image.empty()) return false;
     reads_.push_back({key, age, ticket, image, false});
     return true;
@@ -94,7 +97,7 @@ class FakeDisk final : public DurableStore {
   void wait(double) override {}
 
  private:
-  using Images = std::vector<std::span<std::byte>>;
+  using Images = std::array<std::vector<std::span<std::byte>>, 2>;  // of each kind
   struct Command {
     DurableKey key;
     int64_t age, ticket;
@@ -102,16 +105,17 @@ class FakeDisk final : public DurableStore {
     bool is_removal;
   };
 
-  static std::span<std::byte> take(Images& images) {
-    if (images.empty()) return {};
-    const std::span<std::byte> image = images.back();
-    images.pop_back();
+  static std::span<std::byte> take(Images& images, ImageKind kind) {
+    auto& of_kind = images[static_cast<size_t>(kind)];
+    if (of_kind.empty()) return {};
+    const std::span<std::byte> image = of_kind.back();
+    of_kind.pop_back();
     return image;
   }
   // It must not be read any more.
-  static void give(Images& images, std::span<std::byte> image) {
+  void give(Images& images, std::span<std::byte> image) {
     std::ranges::fill(image, std::byte{0xee});
-    images.push_back(image);
+    images[static_cast<size_t>(kind_of(format_, image))].push_back(image);
   }
   bool breaks() {
     const bool out = script_.fault_one_in > 0 && random_() % static_cast<uint64_t>(script_.fault_one_in) == 0;
@@ -119,7 +123,12 @@ class FakeDisk final : public DurableStore {
     return out;
   }
   Done do_read(const Command& c) {
-    Done done = {.is_read = true, .key = c.key, .ticket = c.ticket, .seconds = script_.seconds, .image = c.image};
+    Done done = {.is_read = true,
+                 .kind = kind_of(format_, c.image),
+                 .key = c.key,
+                 .ticket = c.ticket,
+                 .seconds = script_.seconds,
+                 .image = c.image};
     auto file = medium_->files.find(c.key);
     if (file != medium_->files.end() && breaks()) {
       switch (random_() % 5) {
@@ -143,7 +152,9 @@ class FakeDisk final : public DurableStore {
       done.outcome = BlockIo::kMissing;
       return done;
     }
-    done.outcome = check_image(format_, file->second.image, c.key);
+    // As a folder does: what has another length is not read.
+    const bool has_length = file->second.image.size() == c.image.size();
+    done.outcome = has_length ? check_image(format_, file->second.image, c.key) : BlockIo::kCorrupt;
     if (done.outcome != BlockIo::kDone) {
       medium_->files.erase(file);
       return done;
@@ -153,7 +164,7 @@ class FakeDisk final : public DurableStore {
     return done;
   }
   Done do_write(const Command& c) {
-    Done done = {.key = c.key, .seconds = script_.seconds};
+    Done done = {.kind = kind_of(format_, c.image), .key = c.key, .seconds = script_.seconds};
     if (breaks()) {
       done.outcome = random_() % 2 == 0 ? BlockIo::kFailed : BlockIo::kNoSpace;
       return done;

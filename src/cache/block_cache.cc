@@ -99,7 +99,7 @@ bool BlockCache::append(NodeId node, BlockTable& table, std::vector<BlockCopy>& 
 // ---- tables --------------------------------------------------------------------------------------------------------
 
 // The nodes of the longest known beginning of `tokens`, and how many tokens they hold.
-int32_t BlockCache::find_path(ScopeId scope, std::span<const TokenId> tokens) {
+int32_t BlockCache::find_blocks(ScopeId scope, std::span<const TokenId> tokens) {
   path_.clear();
   if (!options_.prefix_cache) return 0;
   int32_t n_matched = tree_.match(scope, tokens, options_.partial_step, path_);
@@ -109,6 +109,12 @@ int32_t BlockCache::find_path(ScopeId scope, std::span<const TokenId> tokens) {
     path_.erase(first, path_.end());
     n_matched = static_cast<int32_t>(path_.size()) * options_.block_len;
   }
+  return n_matched;
+}
+
+// The same of those that one can go on after.
+int32_t BlockCache::find_path(ScopeId scope, std::span<const TokenId> tokens) {
+  const int32_t n_matched = find_blocks(scope, tokens);
   if (!states_.keeps_states()) return n_matched;
   return cut_path_to_state(scope, tokens.first(static_cast<size_t>(n_matched)));
 }
@@ -133,8 +139,19 @@ int32_t BlockCache::cut_path_to_state(ScopeId scope, std::span<const TokenId> to
 
 int32_t BlockCache::match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table,
                           std::vector<BlockCopy>& copies) {
+  return take_path(find_path(scope, tokens), table, copies);
+}
+
+int32_t BlockCache::match_blocks(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table,
+                                 std::vector<BlockCopy>& copies) {
+  const int32_t n_matched = find_blocks(scope, tokens) / options_.block_len * options_.block_len;
+  path_.resize(static_cast<size_t>(n_blocks_for(n_matched)));
+  return take_path(n_matched, table, copies);
+}
+
+// Fills the empty table with the blocks of path_, which hold n_matched tokens. Returns how many there was room for.
+int32_t BlockCache::take_path(int32_t n_matched, BlockTable& table, std::vector<BlockCopy>& copies) {
   CHECK(table.empty());
-  const int32_t n_matched = find_path(scope, tokens);
   if (path_.empty()) return 0;
   const auto is_up = [&](NodeId node) { return tree_.block_of(node, Tier::kDevice) != BlockId::kNone; };
   grow(table, path_.size());

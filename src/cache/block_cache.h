@@ -91,6 +91,9 @@ class BlockCache {
   // The same of a model that may have states: as far as one can go on from. Adds that state to the empty `states`.
   int32_t match(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table, StateTable& states,
                 std::vector<BlockCopy>& copies);
+  // The same of whole blocks alone, whether one can go on after them or not.
+  int32_t match_blocks(ScopeId scope, std::span<const TokenId> tokens, BlockTable& table,
+                       std::vector<BlockCopy>& copies);
   // How many tokens match() would find, had the device room for them, and no more than that: 0 for want of memory to
   // look.
   int32_t n_known(ScopeId scope, std::span<const TokenId> tokens);
@@ -176,7 +179,9 @@ class BlockCache {
   bool move_down(NodeId node, Tier tier, std::vector<BlockCopy>& copies);
   bool append(NodeId node, BlockTable& table, std::vector<BlockCopy>& copies);
   void plan_copy(const BlockCopy& copy, std::vector<BlockCopy>& copies);
+  int32_t find_blocks(ScopeId scope, std::span<const TokenId> tokens);
   int32_t find_path(ScopeId scope, std::span<const TokenId> tokens);
+  int32_t take_path(int32_t n_matched, BlockTable& table, std::vector<BlockCopy>& copies);
   std::optional<NodeId> parent_at(size_t i, const BlockTable& table) const;
   int32_t cut_path_to_state(ScopeId scope, std::span<const TokenId> tokens);
   int32_t find_resume_point(const BlockTable& table, const StateTable& states, int32_t n_tokens) const;

@@ -54,6 +54,19 @@ TEST(DurableKey, EachFieldOfTheScopeTheLayoutTheTokensAndWhatIsBeforeThemMakeAno
   EXPECT_EQ(first, durable_key_of_block(scope, ab));
 }
 
+TEST(DurableKey, OfAStateIsOfItsTokensAndOfWhatIsBeforeThem) {
+  const DurableKey one = durable_key_of_scope("layout", "one"), two = durable_key_of_scope("layout", "two");
+  const std::vector<TokenId> ab = {TokenId{1}, TokenId{2}}, a = {TokenId{1}};
+  const std::set<DurableKey> keys = {
+      durable_key_of_block(one, ab),
+      durable_key_of_state(one, ab),
+      durable_key_of_state(one, a),
+      durable_key_of_state(two, ab),
+      durable_key_of_state(durable_key_of_block(one, ab), ab),
+  };
+  EXPECT_EQ(keys.size(), 5u);
+}
+
 TEST(DurableIndex, BlocksBeingWrittenAreCountedAndNotFound) {
   DurableIndex index(100);
   index.add({key(1), 40, 5});

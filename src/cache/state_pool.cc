@@ -86,6 +86,11 @@ int32_t StatePool::snapshot_at(NodeId node, int32_t n) const {
   return -1;
 }
 
+// A planned copy is yet to write it.
+bool StatePool::is_awaited(Tier tier, StateId state) const {
+  return std::ranges::any_of(copies_, [=](const StateCopy& c) { return c.to_tier == tier && c.to == state; });
+}
+
 void StatePool::hold(NodeId node, int32_t n, StateId state) {
   CHECK(n > 0 && n_references(state) > 0, "a snapshot is of a state in use, after one token at least");
   if (is_snapshot(state)) return;

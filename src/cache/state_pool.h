@@ -65,6 +65,19 @@ class StatePool {
   // The node's snapshot after exactly n tokens, with one more reference, brought up if need be; kNone: there is no
   // room.
   StateId find(NodeId node, int32_t n);
+  // Calls use(n, tier, state) for each of the node's snapshots: after its first n tokens, and a slot that holds its
+  // bytes now. One that a planned copy is yet to write is left out.
+  template <typename Use>
+  void each_written(NodeId node, Use use) const {
+    for (int32_t i = first_of(node); i >= 0; i = at(i).next) {
+      for (const Tier tier : kAllTiers) {
+        const StateId state = at(i).slots[raw_tier(tier)];
+        if (state == StateId::kNone || is_awaited(tier, state)) continue;
+        use(at(i).n_tokens, tier, state);
+        break;
+      }
+    }
+  }
   // The node is gone, and its snapshots with it.
   void forget(NodeId node) { put(NodeId::kNone, take_out(node)); }
   // Its snapshots, as a list that is put to a node which begins with the same tokens before anything else is called;
@@ -98,6 +111,7 @@ class StatePool {
   const Snapshot& at(int32_t snapshot) const { return snapshots_[static_cast<size_t>(snapshot)]; }
   int32_t first_of(NodeId node) const;
   int32_t snapshot_at(NodeId node, int32_t n) const;
+  bool is_awaited(Tier tier, StateId state) const;
   StateId take(Tier tier);
   void evict(int32_t snapshot, Tier tier);
   bool move_down(int32_t snapshot, Tier tier);

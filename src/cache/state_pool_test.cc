@@ -156,5 +156,28 @@ TEST(StatePool, RandomUseKeepsItsCounts) {
   }
 }
 
+TEST(StatePool, ReadsNoSnapshotWhoseCopyIsStillPlanned) {
+  StatePool pool(1, 1, 2);
+  const auto written = [&pool](NodeId node) {
+    std::vector<std::pair<int32_t, Tier>> out;
+    pool.each_written(node, [&](int32_t n, Tier tier, StateId) { out.emplace_back(n, tier); });
+    return out;
+  };
+  using List = std::vector<std::pair<int32_t, Tier>>;
+  const StateId a = pool.take();
+  pool.hold(kA, 3, a);
+  EXPECT_EQ(written(kA), (List{{3, Tier::kDevice}}));
+  EXPECT_EQ(written(kB), List{});
+  pool.drop_reference(a);
+  pool.drop_reference(pool.take());  // it goes down
+  EXPECT_EQ(written(kA), List{});
+  pool.transferred();
+  EXPECT_EQ(written(kA), (List{{3, Tier::kHost}}));
+  pool.drop_reference(pool.find(kA, 3));  // and comes up: until then it is read below
+  EXPECT_EQ(written(kA), (List{{3, Tier::kHost}}));
+  pool.transferred();
+  EXPECT_EQ(written(kA), (List{{3, Tier::kDevice}}));
+}
+
 }  // namespace
 }  // namespace ibid

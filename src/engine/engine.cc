@@ -46,16 +46,14 @@ CostTerms cost_terms(const ModelFacts& facts, const EngineOptions& options) {
 // Where blocks outlive the process; null: nowhere. `given` is one that is open already.
 Result<std::unique_ptr<DurableStore>> store_of(std::unique_ptr<DurableStore> given, const EngineOptions& options,
                                                const Worker& worker) {
-  if (worker.facts().state_bytes > 0 && (given != nullptr || !options.disk_folder.empty())) {
-    return unsupported("The disk tier keeps no recurrent states, and without them its blocks are of no use.",
-                       "disk_folder");
-  }
   if (given == nullptr && !options.disk_folder.empty()) {
     if (worker.facts().digest.empty()) {
       return invalid("Blocks that outlive the process need the digest of the model that they belong to.",
                      "model_digest");
     }
-    const BlockFormat format = {.block_len = options.block_len, .payload_bytes = worker.kv().block_bytes()};
+    const BlockFormat format = {.block_len = options.block_len,
+                                .payload_bytes = worker.kv().block_bytes(),
+                                .state_bytes = worker.facts().state_bytes};
     ASSIGN_OR_RETURN(given, open_disk(options.disk_folder, format));
   }
   if (!options.prefix_cache) given.reset();

@@ -13,13 +13,18 @@ namespace {
 constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kLeastDiskBlocks = 16;  // fewer hold no prompt that is worth looking for
 
-Status size_disk(const EngineOptions& options, int64_t block_bytes) {
-  const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};
-  if (options.disk_bytes < kLeastDiskBlocks * format.image_bytes()) {
-    return invalid("The disk tier of " + std::to_string(options.disk_bytes / kMiB) + " MiB is less than " +
-                       std::to_string(kLeastDiskBlocks) + " blocks of " + std::to_string(format.image_bytes()) +
-                       " bytes.",
-                   "disk_bytes");
+// Of a model with recurrent layers, a state stands among the blocks.
+Status size_disk(const EngineOptions& options, int64_t block_bytes, int64_t state_bytes) {
+  const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes, .state_bytes = state_bytes};
+  const int64_t n_states = state_bytes > 0 ? 1 : 0;
+  const int64_t least =
+      (kLeastDiskBlocks - n_states) * format.image_bytes() + n_states * format.image_bytes(ImageKind::kState);
+  if (options.disk_bytes < least) {
+    return invalid(
+        "The disk tier of " + std::to_string(options.disk_bytes / kMiB) + " MiB is less than " +
+            std::to_string(kLeastDiskBlocks) + " blocks of " + std::to_string(format.image_bytes()) + " bytes" +
+            (n_states > 0 ? ", one of them with a recurrent state: " + std::to_string(least) + " bytes" : "") + ".",
+        "disk_bytes");
   }
   return {};
 }
@@ -120,7 +125,7 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
     return invalid("The host tier of " + std::to_string(options.host_bytes / kMiB) + " MiB is out of reach.",
                    "host_bytes");
   }
-  if (!options.disk_folder.empty()) TRY(size_disk(options, block_bytes));
+  if (!options.disk_folder.empty()) TRY(size_disk(options, block_bytes, model.state_bytes));
   return options;
 }
 

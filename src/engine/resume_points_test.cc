@@ -161,15 +161,6 @@ TEST(ResumePoints, TwoStatesAreEnoughAndOneIsRefused) {
   EXPECT_EQ(refused.error().where, "states_bytes");
 }
 
-TEST(ResumePoints, ADiskTierIsRefused) {
-  Recurrent r;
-  auto fake = std::make_unique<FakeModel>(kContextLen, 0, 0, true);
-  const auto refused =
-      Engine::create(std::move(fake), nullptr, r.stream, {.disk_folder = "x", .disk_bytes = int64_t{1} << 30}, r.clock);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
-}
-
 TEST(ResumePoints, ADraftModelThatHasThemIsRefused) {
   Recurrent r;
   const auto refused = DraftModel::create(std::make_unique<FakeModel>(kContextLen, 0, 0, true), r.stream,

@@ -80,9 +80,50 @@ TEST(BlockImage, AnotherBlockUnderThisNameIsForeignAndSoIsAnotherFormat) {
             BlockIo::kForeign);
   // Whole, sealed, and under its stated name, which is not the hash of its contents.
   Block liar = a;
-  begin_image(kFormat, liar.image, b.key, a.parent, tokens_of_image(kFormat, a.image));
+  begin_image(kFormat, liar.image, b.key, a.parent, tokens_of_image(a.image));
   seal_image(liar.image);
   EXPECT_EQ(check_image(kFormat, liar.image, b.key), BlockIo::kForeign);
+}
+
+constexpr BlockFormat kWithStates = {.block_len = 8, .payload_bytes = 300, .state_bytes = 40};
+
+std::vector<std::byte> state_image(const DurableKey& parent, std::span<const TokenId> tokens, DurableKey& key) {
+  key = durable_key_of_state(parent, tokens);
+  std::vector<std::byte> image(static_cast<size_t>(kWithStates.image_bytes(ImageKind::kState)));
+  begin_image(kWithStates, image, key, parent, tokens);
+  std::ranges::fill(payload_of(kWithStates, image), std::byte{7});
+  seal_image(image);
+  return image;
+}
+
+TEST(BlockImage, OfAStateNamesTheTokensThatItStandsAfter) {
+  const DurableKey parent = durable_key_of_scope("layout", "");
+  const std::vector<TokenId> tokens = {TokenId{1}, TokenId{2}, TokenId{3}, TokenId{4},
+                                       TokenId{5}, TokenId{6}, TokenId{7}, TokenId{8}};
+  for (const size_t n : {1, 5, 8}) {
+    DurableKey key;
+    std::vector<std::byte> image = state_image(parent, std::span(tokens).first(n), key);
+    EXPECT_EQ(check_image(kWithStates, image, key), BlockIo::kDone);
+    EXPECT_EQ(tokens_of_image(image).size(), n);
+    EXPECT_EQ(payload_of(kWithStates, image).size(), 340u);
+    for (size_t bit = 0; bit < 8 * image.size(); bit += 5) {
+      std::vector<std::byte> flipped = image;
+      flipped[bit / 8] ^= std::byte(1 << bit % 8);
+      ASSERT_NE(check_image(kWithStates, flipped, key), BlockIo::kDone) << "bit " << bit;
+    }
+  }
+}
+
+TEST(BlockImage, ABlockIsNoStateAndAStateNoBlock) {
+  const Block b = block(1);
+  DurableKey key;
+  const std::vector<std::byte> state = state_image(b.parent, tokens_of_image(b.image), key);
+  EXPECT_NE(key, b.key);
+  EXPECT_EQ(check_image(kWithStates, state, b.key), BlockIo::kForeign);
+  EXPECT_EQ(check_image(kFormat, state, key), BlockIo::kCorrupt);  // of a model without states: no such length
+  std::vector<std::byte> longer = b.image;
+  longer.resize(state.size());
+  EXPECT_EQ(check_image(kWithStates, longer, b.key), BlockIo::kForeign);
 }
 
 TEST(BlockFolder, NextProcessReadsWrittenBlocks) {
@@ -245,9 +286,9 @@ TEST(DiskThread, WritesReadsAndForgetsInOrderAndBesideTheCaller) {
   {
     auto disk = open_disk(temp.path("cache"), kFormat).value();
     for (const Block& b : blocks) {
-      const std::span<std::byte> image = disk->image_to_write();
+      const std::span<std::byte> image = disk->image_to_write(ImageKind::kBlock);
       ASSERT_FALSE(image.empty());
-      begin_image(kFormat, image, b.key, b.parent, tokens_of_image(kFormat, b.image));
+      begin_image(kFormat, image, b.key, b.parent, tokens_of_image(b.image));
       std::ranges::copy(std::span(b.image).subspan(static_cast<size_t>(kFormat.header_bytes())),
                         payload_of(kFormat, image).begin());
       ASSERT_TRUE(disk->write(b.key, 1, image));
@@ -259,7 +300,7 @@ TEST(DiskThread, WritesReadsAndForgetsInOrderAndBesideTheCaller) {
   std::vector<DurableStore::Done> done;
   int64_t n_read = 0, ticket = 0;
   for (size_t turn = 0; n_read < 100 && turn < 10000; ++turn) {
-    while (ticket < 100 && disk->read(blocks[static_cast<size_t>(ticket)].key, 2, ticket)) ++ticket;
+    while (ticket < 100 && disk->read(blocks[static_cast<size_t>(ticket)].key, 2, ticket, ImageKind::kBlock)) ++ticket;
     disk->wait(0.1);
     done.clear();
     disk->collect(done);

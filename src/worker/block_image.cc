@@ -11,7 +11,8 @@
 namespace ibid {
 namespace {
 
-constexpr char kImageMagic[] = {'i', 'b', 'i', 'd', 'k', 'v', '0', '1'};
+constexpr char kBlockMagic[] = {'i', 'b', 'i', 'd', 'k', 'v', '0', '1'};
+constexpr char kStateMagic[] = {'i', 'b', 'i', 'd', 's', 't', '0', '1'};
 constexpr size_t kKeyAt = 32, kParentAt = 64, kPayloadSumAt = 96, kHeaderSumAt = 112, kTokensAt = 128;
 
 struct ImageHead {
@@ -46,20 +47,25 @@ Sum header_sum(std::span<const std::byte> header) {
   return sum_of(std::span(copy).first(header.size()));
 }
 
+const char* magic_of(ImageKind kind) { return kind == ImageKind::kState ? kStateMagic : kBlockMagic; }
+
 size_t header_bytes_of(std::span<const std::byte> image) { return load_at<ImageHead>(image, 0).header_bytes; }
 
 }  // namespace
 
 void begin_image(const BlockFormat& format, std::span<std::byte> image, const DurableKey& key, const DurableKey& parent,
                  std::span<const TokenId> tokens) {
-  CHECK(static_cast<int64_t>(image.size()) == format.image_bytes());
-  CHECK(static_cast<int32_t>(tokens.size()) == format.block_len, "whole blocks are kept");
+  const ImageKind kind = kind_of(format, image);
+  CHECK(static_cast<int64_t>(image.size()) == format.image_bytes(kind));
+  const auto n_tokens = static_cast<int32_t>(tokens.size());
+  CHECK(kind == ImageKind::kState ? 0 < n_tokens && n_tokens <= format.block_len : n_tokens == format.block_len,
+        "whole blocks are kept, and states after some of a block's tokens");
   std::fill_n(image.data(), format.header_bytes(), std::byte{0});
   ImageHead head = {};
-  std::memcpy(head.magic, kImageMagic, sizeof kImageMagic);
+  std::memcpy(head.magic, magic_of(kind), sizeof head.magic);
   head.header_bytes = static_cast<uint32_t>(format.header_bytes());
-  head.n_tokens = static_cast<uint32_t>(format.block_len);
-  head.payload_bytes = static_cast<uint64_t>(format.payload_bytes);
+  head.n_tokens = static_cast<uint32_t>(n_tokens);
+  head.payload_bytes = static_cast<uint64_t>(format.image_bytes(kind) - format.header_bytes());
   std::memcpy(image.data(), &head, sizeof head);
   std::memcpy(image.data() + kKeyAt, key.data(), key.size());
   std::memcpy(image.data() + kParentAt, parent.data(), parent.size());
@@ -80,23 +86,25 @@ void seal_image(std::span<std::byte> image) {
 
 BlockIo check_image(const BlockFormat& format, std::span<const std::byte> image, const DurableKey& key) {
   const auto n_header = static_cast<size_t>(format.header_bytes());
-  if (static_cast<int64_t>(image.size()) != format.image_bytes()) return BlockIo::kCorrupt;
+  const ImageKind kind = kind_of(format, image);
+  if (static_cast<int64_t>(image.size()) != format.image_bytes(kind)) return BlockIo::kCorrupt;
   const auto head = load_at<ImageHead>(image, 0);
-  if (std::memcmp(head.magic, kImageMagic, sizeof kImageMagic) != 0 || head.header_bytes != n_header ||
-      head.n_tokens != static_cast<uint32_t>(format.block_len) ||
-      head.payload_bytes != static_cast<uint64_t>(format.payload_bytes))
+  const auto block_len = static_cast<uint32_t>(format.block_len);
+  const uint32_t n_least = kind == ImageKind::kState ? 1 : block_len;
+  if (std::memcmp(head.magic, magic_of(kind), sizeof head.magic) != 0 || head.header_bytes != n_header ||
+      head.n_tokens < n_least || head.n_tokens > block_len || head.payload_bytes != image.size() - n_header)
     return BlockIo::kForeign;
   if (header_sum(image.first(n_header)) != load_at<Sum>(image, kHeaderSumAt)) return BlockIo::kCorrupt;
   const bool is_named_so = load_at<DurableKey>(image, kKeyAt) == key;
-  if (!is_named_so || durable_key_of_block(parent_of_image(image), tokens_of_image(format, image)) != key)
-    return BlockIo::kForeign;
+  const auto key_of = kind == ImageKind::kState ? durable_key_of_state : durable_key_of_block;
+  if (!is_named_so || key_of(parent_of_image(image), tokens_of_image(image)) != key) return BlockIo::kForeign;
   return sum_of(image.subspan(n_header)) == load_at<Sum>(image, kPayloadSumAt) ? BlockIo::kDone : BlockIo::kCorrupt;
 }
 
 DurableKey parent_of_image(std::span<const std::byte> image) { return load_at<DurableKey>(image, kParentAt); }
 
-std::span<const TokenId> tokens_of_image(const BlockFormat& format, std::span<const std::byte> image) {
-  return {reinterpret_cast<const TokenId*>(image.data() + kTokensAt), static_cast<size_t>(format.block_len)};
+std::span<const TokenId> tokens_of_image(std::span<const std::byte> image) {
+  return {reinterpret_cast<const TokenId*>(image.data() + kTokensAt), load_at<ImageHead>(image, 0).n_tokens};
 }
 
 }  // namespace ibid

@@ -17,17 +17,22 @@
 namespace ibid {
 namespace {
 
-constexpr int64_t kMaxImages = DurableStore::kMaxUnderWay / 2;
-constexpr int64_t kImageMemory = kDiskThreadBytes / 2;  // each for reads and for writes
+constexpr int64_t kImageMemory = kDiskThreadBytes / 2;  // of a kind, each for reads and for writes
 constexpr size_t kMaxCommands = 1 << 16;                // touches and removals that wait
 constexpr double kFarewell = 5;                         // seconds
 
+// How many images of a kind: each for reads and for writes. States are as large as many blocks, and few.
+int64_t n_images(const BlockFormat& format, ImageKind kind) {
+  if (kind == ImageKind::kBlock) return std::clamp<int64_t>(kImageMemory / format.image_bytes(), 4, 256);
+  return format.state_bytes == 0 ? 0 : std::clamp<int64_t>(kImageMemory / format.image_bytes(kind), 2, 32);
+}
+static_assert(2 * (256 + 32) <= DurableStore::kMaxUnderWay);
+
 // A fixed number of images in one buffer; the engine's thread takes and gives.
-class Images {
+class ImagesOfAKind {
  public:
-  static Result<Images> create(int64_t image_bytes) {
-    Images out;
-    const int64_t n = std::clamp<int64_t>(kImageMemory / image_bytes, 4, kMaxImages);
+  static Result<ImagesOfAKind> create(int64_t image_bytes, int64_t n) {
+    ImagesOfAKind out;
     ASSIGN_OR_RETURN(out.memory_, Buffer::allocate(cpu_memory(), static_cast<size_t>(n * image_bytes),
                                                    "blocks on their way to and from the disk"));
     for (int64_t i = 0; i < n; ++i)
@@ -45,6 +50,25 @@ class Images {
  private:
   Buffer memory_;
   std::vector<std::span<std::byte>> free_;
+};
+
+class Images {
+ public:
+  static Result<Images> create(const BlockFormat& format) {
+    Images out(format);
+    for (const ImageKind kind : {ImageKind::kBlock, ImageKind::kState}) {
+      ASSIGN_OR_RETURN(ImagesOfAKind images, ImagesOfAKind::create(format.image_bytes(kind), n_images(format, kind)));
+      out.of_kind_.push_back(std::move(images));
+    }
+    return out;
+  }
+  std::span<std::byte> take(ImageKind kind) { return of_kind_[static_cast<size_t>(kind)].take(); }
+  void give(std::span<std::byte> image) { of_kind_[static_cast<size_t>(kind_of(format_, image))].give(image); }
+
+ private:
+  explicit Images(const BlockFormat& format) : format_(format) {}
+  BlockFormat format_;
+  std::vector<ImagesOfAKind> of_kind_;
 };
 
 class DiskThread final : public DurableStore {
@@ -77,14 +101,14 @@ class DiskThread final : public DurableStore {
   std::vector<DurableEntry> take_found() override { return folder_.take_found(); }
   int64_t opened_at() const override { return opened_at_; }
 
-  std::span<std::byte> image_to_write() override { return to_write_.take(); }
+  std::span<std::byte> image_to_write(ImageKind kind) override { return to_write_.take(kind); }
   bool write(const DurableKey& key, int64_t age, std::span<std::byte> image) override {
     const bool taken = push(others_, {Kind::kWrite, key, age, 0, image});
     taken ? void(++n_under_way_) : to_write_.give(image);
     return taken;
   }
-  bool read(const DurableKey& key, int64_t age, int64_t ticket) override {
-    const std::span<std::byte> image = to_read_.take();
+  bool read(const DurableKey& key, int64_t age, int64_t ticket, ImageKind kind) override {
+    const std::span<std::byte> image = to_read_.take(kind);
     if (image.empty()) return false;
     const bool taken = push(reads_, {Kind::kRead, key, age, ticket, image});
     taken ? void(++n_under_way_) : to_read_.give(image);
@@ -147,6 +171,7 @@ class DiskThread final : public DurableStore {
       if (command->kind == Kind::kTouch || command->kind == Kind::kRemove) continue;
       const double begin = steady_clock().now();
       Done done = {.is_read = command->kind == Kind::kRead,
+                   .kind = kind_of(format_, command->image),
                    .key = command->key,
                    .ticket = command->ticket,
                    .image = command->image};
@@ -182,8 +207,8 @@ class DiskThread final : public DurableStore {
 
 Result<std::unique_ptr<DurableStore>> open_disk(const std::string& folder, const BlockFormat& format) {
   ASSIGN_OR_RETURN(BlockFolder files, BlockFolder::open(folder));
-  ASSIGN_OR_RETURN(Images to_read, Images::create(format.image_bytes()));
-  ASSIGN_OR_RETURN(Images to_write, Images::create(format.image_bytes()));
+  ASSIGN_OR_RETURN(Images to_read, Images::create(format));
+  ASSIGN_OR_RETURN(Images to_write, Images::create(format));
   return std::unique_ptr<DurableStore>(
       std::make_unique<DiskThread>(std::move(files), format, std::move(to_read), std::move(to_write)));
 }

@@ -14,7 +14,8 @@
 
 namespace ibid {
 
-inline constexpr int64_t kDiskThreadBytes = int64_t{128} << 20;  // of memory, for images of ordinary blocks
+// Of memory, for images of ordinary blocks; as much again for states of a model that has some.
+inline constexpr int64_t kDiskThreadBytes = int64_t{128} << 20;
 
 // `folder` is created if missing; an error states what is wrong with it.
 Result<std::unique_ptr<DurableStore>> open_disk(const std::string& folder, const BlockFormat& format);

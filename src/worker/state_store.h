@@ -24,9 +24,12 @@ class StateStore {
   int32_t n_host_slots() const { return n_host_slots_; }
   // In the given order, between the device and the host.
   void copy(std::span<const StateCopy> copies) const;
+  // A whole state, as it lies; slot_bytes of `bytes`.
+  void export_state(Tier tier, StateId state, std::span<std::byte> bytes) const;
+  void import_state(StateId state, std::span<const std::byte> bytes) const;  // to the device
 
  private:
-  std::byte* host_slot(StateId state) const;
+  std::byte* slot(Tier tier, StateId state) const;
 
   StateSlots slots_;
   int32_t n_host_slots_ = 0;

@@ -87,6 +87,11 @@ class Worker {
   // A block in its exchange form (KvStore), after what was launched.
   void export_block(BlockId block, std::span<std::byte> bytes) const { kv_.export_block(block, bytes); }
   void import_block(BlockId block, std::span<const std::byte> bytes) const { kv_.import_block(block, bytes); }
+  // A state as it lies, after what was launched.
+  void export_state(Tier tier, StateId state, std::span<std::byte> bytes) const {
+    states_.export_state(tier, state, bytes);
+  }
+  void import_state(StateId state, std::span<const std::byte> bytes) const { states_.import_state(state, bytes); }
   // Lets the system give the block's memory now, so that no step waits for it.
   void bring(BlockId block) const { kv_.bring(block); }
 

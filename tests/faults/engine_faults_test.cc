@@ -43,14 +43,14 @@ class SparedDisk final : public DurableStore {
   const BlockFormat& format() const override { return fake_.format(); }
   std::vector<DurableEntry> take_found() override { return fake_.take_found(); }
   int64_t opened_at() const override { return fake_.opened_at(); }
-  std::span<std::byte> image_to_write() override { return fake_.image_to_write(); }
+  std::span<std::byte> image_to_write(ImageKind kind) override { return fake_.image_to_write(kind); }
   bool write(const DurableKey& key, int64_t age, std::span<std::byte> image) override {
     const Spared spared;
     return fake_.write(key, age, image);
   }
-  bool read(const DurableKey& key, int64_t age, int64_t ticket) override {
+  bool read(const DurableKey& key, int64_t age, int64_t ticket, ImageKind kind) override {
     const Spared spared;
-    return fake_.read(key, age, ticket);
+    return fake_.read(key, age, ticket, kind);
   }
   void touch(const DurableKey& key, int64_t age) override {
     const Spared spared;

@@ -82,24 +82,23 @@ class RandomEngine {
   struct Totals {  // of all processes
     int64_t n_accepted_drafts = 0, n_preemptions = 0, cached_tokens = 0, n_blocks_down = 0, n_blocks_up = 0;
     int64_t n_fetched = 0, n_abandoned = 0, n_bad_files = 0, n_failed = 0, n_evicted = 0;
-    int64_t n_states_down = 0, n_states_up = 0;
+    int64_t n_states_down = 0, n_states_up = 0, n_states_fetched = 0;
     void operator+=(const Totals& o) {
       n_accepted_drafts += o.n_accepted_drafts, n_preemptions += o.n_preemptions, cached_tokens += o.cached_tokens;
       n_blocks_down += o.n_blocks_down, n_blocks_up += o.n_blocks_up, n_fetched += o.n_fetched;
       n_abandoned += o.n_abandoned, n_bad_files += o.n_bad_files, n_failed += o.n_failed, n_evicted += o.n_evicted;
       n_states_down += o.n_states_down, n_states_up += o.n_states_up;
+      n_states_fetched += o.n_states_fetched;
     }
   };
   const Totals& totals() const { return totals_; }
 
  private:
-  // Few of them, so that they are evicted; no disk, which keeps none.
+  // Few of them, so that they are evicted.
   void give_state() {
     life_.n_states = 2 + up_to(4 * life_.max_sequences);
     life_.n_host_states = up_to(2) == 0 ? 0 : up_to(12);
     life_.state_step = 1 + up_to(60);
-    life_.n_disk_blocks = 0;
-    life_.n_starts = 1;
   }
   std::unique_ptr<FakeModel> fake() const {
     return std::make_unique<FakeModel>(life_.context_len, life_.window, 0, life_.n_states > 0);
@@ -130,8 +129,9 @@ class RandomEngine {
     options.state_step = life_.state_step;
     std::unique_ptr<DurableStore> store;
     if (life_.n_disk_blocks > 0) {
-      const BlockFormat format = {.block_len = life_.block_len, .payload_bytes = block_bytes};
-      options.disk_bytes = life_.n_disk_blocks * format.image_bytes();
+      const BlockFormat format = {
+          .block_len = life_.block_len, .payload_bytes = block_bytes, .state_bytes = model->facts().state_bytes};
+      options.disk_bytes = life_.n_disk_blocks * format.image_bytes(ImageKind::kState);
       store = std::make_unique<testing::FakeDisk>(medium_, format,
                                                   testing::FakeDiskScript{.seed = random_(),
                                                                           .n_images = 1 + up_to(20),
@@ -206,6 +206,7 @@ class RandomEngine {
     totals_.n_evicted += stats.disk.n_evicted;
     totals_.n_states_down += core_->cache().states().n_moved_down();
     totals_.n_states_up += core_->cache().states().n_moved_up();
+    totals_.n_states_fetched += stats.disk.n_states_fetched;
   }
 
   // Proposes each request's expected answer, with occasional errors.
@@ -456,6 +457,11 @@ void live_with_state(uint64_t first_seed, uint64_t n_seeds, int n_steps) {
   EXPECT_GT(all.n_blocks_up, 0);
   EXPECT_GT(all.n_states_down, 0);
   EXPECT_GT(all.n_states_up, 0);
+  EXPECT_GT(all.n_fetched, 0);
+  EXPECT_GT(all.n_states_fetched, 0);
+  EXPECT_GT(all.n_abandoned, 0);
+  EXPECT_GT(all.n_bad_files, 0);
+  EXPECT_GT(all.n_evicted, 0);
 }
 
 TEST(EngineProperty, EveryAnswerIsTheRequestsOwnWhateverHappensAround) { live_many(1, 60, 300); }

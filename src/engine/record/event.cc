@@ -69,7 +69,7 @@ void head_fields(Ar& ar, HeadRef& h) {
      n_experts, n_experts_used, end_of_generation);
   options_fields(ar, options);
   ar(n_blocks, n_host_blocks);
-  auto& [layout, rope, image_bytes, opened_at, found] = disk;
+  auto& [layout, rope, image_bytes, state_image_bytes, opened_at, found] = disk;
   ar(layout, rope, image_bytes, opened_at);
   each(ar, found, [&](auto& entry) { digest(ar, entry.key), ar(entry.bytes, entry.age); });
   // Only of a model with recurrent layers: other records end here.
@@ -78,7 +78,7 @@ void head_fields(Ar& ar, HeadRef& h) {
   } else {
     if (n_states == 0) return;
   }
-  ar(n_states, n_host_states, options.states_bytes, options.host_states_bytes, options.state_step);
+  ar(n_states, n_host_states, options.states_bytes, options.host_states_bytes, options.state_step, state_image_bytes);
 }
 
 template <typename Ar, typename Inputs>
@@ -87,9 +87,9 @@ void disk_fields(Ar& ar, Inputs& inputs) {
     auto& [kind, was_taken, is_read, outcome, ticket, seconds, key, parent, tokens] = input;
     ar(kind);
     if constexpr (Ar::kReads) {
-      if (kind > DiskInput::Kind::kDone) return ar.fail();
+      if (kind > DiskInput::Kind::kDoneState) return ar.fail();
     }
-    if (kind != DiskInput::Kind::kDone) return ar(was_taken);
+    if (!input.is_done()) return ar(was_taken);
     ar(is_read, outcome, ticket, seconds);
     digest(ar, key);
     if (is_read && outcome == BlockIo::kDone) digest(ar, parent), ar(tokens);
@@ -341,8 +341,8 @@ bool is_plausible(const Head& h) {
                                       m.seconds < 1e6;
                              }) &&
          (o.disk_folder.empty() || h.disk.image_bytes > 0) && within(o.disk_bytes, 0, int64_t{1} << 50) &&
-         within(h.disk.image_bytes, 0, int64_t{1} << 40) && within(h.disk.opened_at, 0, int64_t{1} << 62) &&
-         h.disk.found.size() < size_t{1} << 22 &&
+         within(h.disk.image_bytes, 0, int64_t{1} << 40) && within(h.disk.state_image_bytes, 0, int64_t{1} << 40) &&
+         within(h.disk.opened_at, 0, int64_t{1} << 62) && h.disk.found.size() < size_t{1} << 22 &&
          std::ranges::all_of(h.disk.found,
                              [&](const DurableEntry& e) {
                                return within(e.bytes, 0, int64_t{1} << 40) && within(e.age, 0, int64_t{1} << 62);

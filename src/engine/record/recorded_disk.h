@@ -19,6 +19,7 @@ namespace ibid::record {
 struct DiskFacts {
   std::string layout, rope;  // that keys are computed from (cache/durable_key.h)
   int64_t image_bytes = 0;
+  int64_t state_image_bytes = 0;  // without states: that of a block
   int64_t opened_at = 0;
   std::vector<DurableEntry> found;
 };
@@ -29,17 +30,19 @@ struct DiskInput {
     kRoom,   // image_to_write() gave one
     kWrite,  // write() took it
     kRead,   // read() was taken
-    kDone,   // collect() returned this
+    kDone,   // collect() returned this block
+    kDoneState,
   };
   Kind kind = Kind::kRoom;
-  bool was_taken = false;  // but of kDone
-  // Of kDone:
+  bool was_taken = false;  // but of what was done
+  // Of kDone and kDoneState:
   bool is_read = false;
   BlockIo outcome = BlockIo::kDone;
   int64_t ticket = 0;
   double seconds = 0;
-  DurableKey key = {}, parent = {};  // the parent, and its tokens: of a block that was read
+  DurableKey key = {}, parent = {};  // the parent, and its tokens: of what was read
   std::vector<TokenId> tokens;
+  bool is_done() const { return kind == Kind::kDone || kind == Kind::kDoneState; }
 };
 
 // An answer that there is no memory for is missing, which the replay reports.
@@ -56,9 +59,9 @@ class RecordingStore final : public DurableStore {
   const BlockFormat& format() const override { return store_->format(); }
   std::vector<DurableEntry> take_found() override;
   int64_t opened_at() const override { return store_->opened_at(); }
-  std::span<std::byte> image_to_write() override;
+  std::span<std::byte> image_to_write(ImageKind kind) override;
   bool write(const DurableKey& key, int64_t age, std::span<std::byte> image) override;
-  bool read(const DurableKey& key, int64_t age, int64_t ticket) override;
+  bool read(const DurableKey& key, int64_t age, int64_t ticket, ImageKind kind) override;
   void touch(const DurableKey& key, int64_t age) override { store_->touch(key, age); }
   void remove(const DurableKey& key) override { store_->remove(key); }
   void collect(std::vector<Done>& done) override;
@@ -82,12 +85,14 @@ class ReplayStore final : public DurableStore {
   bool is_off() const { return is_off_ || next_ < inputs_.size(); }
 
   const BlockFormat& format() const override { return format_; }
-  std::optional<Told> told() const override { return Told{facts_.layout, facts_.image_bytes}; }
+  std::optional<Told> told() const override {
+    return Told{facts_.layout, facts_.image_bytes, facts_.state_image_bytes};
+  }
   std::vector<DurableEntry> take_found() override { return std::move(facts_.found); }
   int64_t opened_at() const override { return facts_.opened_at; }
-  std::span<std::byte> image_to_write() override;
+  std::span<std::byte> image_to_write(ImageKind kind) override;
   bool write(const DurableKey& key, int64_t age, std::span<std::byte> image) override;
-  bool read(const DurableKey& key, int64_t age, int64_t ticket) override;
+  bool read(const DurableKey& key, int64_t age, int64_t ticket, ImageKind kind) override;
   void touch(const DurableKey&, int64_t) override {}
   void remove(const DurableKey&) override {}
   void collect(std::vector<Done>& done) override;

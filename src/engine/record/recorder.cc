@@ -67,7 +67,7 @@ void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads
                        .n_host_states = engine.cache().states().pool(Tier::kHost).n_total()};
   head.options.model_digest = facts.digest;  // names of blocks are made of it
   if (head.disk.image_bytes > 0) {
-    head.disk.layout = layout_of(engine.kv());
+    head.disk.layout = layout_of(engine.kv(), facts);
     head.disk.rope = facts.rope;
   } else {
     head.options.disk_folder.clear();

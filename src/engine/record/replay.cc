@@ -273,7 +273,8 @@ Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
     options.host_states_bytes = head_.n_host_states * NoModel::kStateBytes;
     std::unique_ptr<record::ReplayStore> store;
     if (has_disk) {
-      const BlockFormat format = {.block_len = options.block_len, .payload_bytes = block_bytes};
+      const BlockFormat format = {
+          .block_len = options.block_len, .payload_bytes = block_bytes, .state_bytes = pass->facts().state_bytes};
       store = std::make_unique<record::ReplayStore>(format, std::move(head_.disk));
       disk_ = store.get();
     }

@@ -10,18 +10,21 @@ namespace ibid {
 namespace {
 
 constexpr size_t kMaxFetches = 64;          // sequences that wait at once; others compute
-constexpr int64_t kFar = 1'000'000'000;     // the store updates the age of a file that was this much older
 constexpr double kLeastWait = 0.02;         // seconds; computing a block or two is as quick as looking away
 constexpr double kEstimatePerToken = 1e-3;  // seconds, before a step was measured: a small model's
 constexpr double kFirstRate = 1e9;          // bytes a second, before a read was: worth trying
 constexpr double kSmoothing = 0.1;
 constexpr double kForgetting = 0.05;  // a disk that was slow once is tried again some day
+// Where a state is sought: after each token of so many blocks before the end of what is there, and before them where
+// long sequences leave one.
+constexpr int32_t kBlocksSought = 64;
 
 }  // namespace
 
-std::string layout_of(const KvStore& kv) {
+std::string layout_of(const KvStore& kv, const ModelFacts& facts) {
   std::string out;
   for (const KvLayout& layout : kv.layouts()) out += layout.name() + ';';
+  if (facts.state_bytes > 0) out += "state " + std::to_string(facts.state_bytes) + ';';
   return out;
 }
 
@@ -32,11 +35,14 @@ DiskTier::DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing,
       computing_(computing),
       store_(std::move(store)),
       format_(store_->format()),
+      has_states_(cache.states().keeps_states()),
       index_(max_bytes),
       bytes_per_second_(kFirstRate) {
-  DurableStore::Told told = store_->told().value_or(DurableStore::Told{layout_of(worker.kv()), format_.image_bytes()});
+  CHECK(has_states_ == (format_.state_bytes > 0));
+  DurableStore::Told told = store_->told().value_or(DurableStore::Told{
+      layout_of(worker.kv(), worker.facts()), format_.image_bytes(), format_.image_bytes(ImageKind::kState)});
   layout_ = std::move(told.layout);
-  image_bytes_ = told.image_bytes;
+  image_bytes_ = {told.image_bytes, told.state_image_bytes};
   fetches_.reserve(kMaxFetches);
   ended_.reserve(kMaxFetches);
   done_.reserve(DurableStore::kMaxUnderWay);
@@ -55,13 +61,41 @@ std::span<const TokenId> DiskTier::tokens_of(const Sequence& s, int32_t i_block)
   return std::span(s.tokens).subspan(static_cast<size_t>(i_block) * len, len);
 }
 
-// How many of its first n_blocks are known without a gap: n_known of them, whose last has this key, and those there.
-int32_t DiskTier::n_there(const Sequence& s, int32_t n_known, int32_t n_blocks, DurableKey key) const {
-  for (; n_known < n_blocks; ++n_known) {
-    key = durable_key_of_block(key, tokens_of(s, n_known));
-    if (!index_.is_there(key)) break;
+// Those after its first n_blocks, up to n_tokens.
+std::span<const TokenId> DiskTier::tokens_after(const Sequence& s, int32_t n_blocks, int32_t n_tokens) const {
+  const auto begin = static_cast<size_t>(n_blocks * cache_.block_len());
+  return std::span(s.tokens).subspan(begin, static_cast<size_t>(n_tokens) - begin);
+}
+
+// To keys_: of those of its first n_blocks that are known without a gap, n_known of them and those there.
+void DiskTier::list_keys(const Sequence& s, int32_t n_known, int32_t n_blocks) {
+  keys_.assign(1, key_of(s.place.scope()));
+  for (int32_t i = 0; i < n_blocks; ++i) {
+    const DurableKey key = durable_key_of_block(keys_.back(), tokens_of(s, i));
+    if (i >= n_known && !index_.is_there(key)) break;
+    keys_.push_back(key);
   }
-  return n_known;
+}
+
+// Whether the disk has its state after so many tokens, the whole blocks before being among keys_.
+bool DiskTier::has_state(const Sequence& s, int32_t n_tokens) const {
+  const int32_t i = (n_tokens - 1) / cache_.block_len();
+  return index_.is_there(durable_key_of_state(keys_[static_cast<size_t>(i)], tokens_after(s, i, n_tokens)));
+}
+
+// The most tokens, more than n_resumable, after which the disk has its state; 0: there is none.
+int32_t DiskTier::n_until_state(const Sequence& s, int32_t n_resumable) const {
+  const int32_t len = cache_.block_len();
+  const int32_t n_most = std::min(s.n_reusable(), static_cast<int32_t>(keys_.size()) * len);
+  const int32_t n_least = std::max(n_resumable, (n_most + len - 1) / len * len - kBlocksSought * len);
+  int32_t n = n_most;
+  for (; n > n_least; --n) {
+    if (has_state(s, n)) return n;
+  }
+  for (n = n / cache_.state_step() * cache_.state_step(); n > n_resumable; n -= cache_.state_step()) {
+    if (has_state(s, n)) return n;
+  }
+  return 0;
 }
 
 // ---- fetching ------------------------------------------------------------------------------------------------------
@@ -71,48 +105,69 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
   const int32_t n_blocks = s.n_reusable() / cache_.block_len();
   path_.clear();
   cache_.tree().match(s.place.scope(), std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())), 0, path_);
-  const auto n_known = static_cast<int32_t>(path_.size());
-  if (n_known >= n_blocks) return false;
-  DurableKey key = key_of(s.place.scope());
-  for (int32_t i = 0; i < n_known; ++i) key = durable_key_of_block(key, tokens_of(s, i));
-  if (const Fetch* other = same_fetch(s, n_known, key)) {
+  auto n_known = static_cast<int32_t>(path_.size());
+  if (n_known >= n_blocks && !has_states_) return false;
+  list_keys(s, n_known, n_blocks);
+  const DurableKey& known = keys_[static_cast<size_t>(n_known)];
+  if (const Fetch* other = same_fetch(s, n_known, known)) {
     s.account.was_sought = false;  // it may need more than the other
-    s.ledger().pass(now_, s.account.waits_as());
-    s.state = SequenceState::kFetching;
-    fetches_.push_back({&s, next_ticket_++, n_known, n_known, key, key, 0, other->until, other->ticket});
+    wait_for(s, {.n_wanted = n_known, .asked = known, .until = other->until, .following = other->ticket});
     return true;
   }
-  const int32_t n_wanted = n_there(s, n_known, n_blocks, key);
-  const double computing = seconds_to_compute(n_known, n_wanted);
-  s.account.was_sought = n_wanted == n_known || !is_worth(n_wanted - n_known, computing);
+  int32_t n_resumable = n_known * cache_.block_len(), n_state = 0;
+  int32_t n_wanted = static_cast<int32_t>(keys_.size()) - 1;
+  if (has_states_) {
+    n_resumable = cache_.n_known(s.place.scope(), std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())));
+    n_state = n_until_state(s, n_resumable);
+    n_wanted = std::max(0, n_state - 1) / cache_.block_len();
+    n_known = std::min(n_known, n_wanted);
+  }
+  const int32_t n_end = has_states_ ? std::max(n_state, n_resumable) : n_wanted * cache_.block_len();
+  const int64_t bytes =
+      (n_wanted - n_known) * bytes_of(ImageKind::kBlock) + (n_state > 0 ? bytes_of(ImageKind::kState) : 0);
+  const double computing = seconds_to_compute(n_resumable, n_end);
+  s.account.was_sought = n_end == n_resumable || !is_worth(bytes, computing);
   if (s.account.was_sought) return false;
-  s.place.match(cache_, std::span(s.tokens).first(static_cast<size_t>(n_known * cache_.block_len())), copies);
+  const auto known_tokens = std::span(s.tokens).first(static_cast<size_t>(n_known * cache_.block_len()));
+  s.place.match_blocks(cache_, known_tokens, copies);
   if (s.place.n_published() != n_known || !has_room(s, n_kept_free)) {
     s.place.drop(cache_);
     return false;
   }
   s.account.was_sought = true;
-  s.ledger().pass(now_, s.account.waits_as());
-  s.state = SequenceState::kFetching;
-  fetches_.push_back(
-      {&s, next_ticket_++, n_wanted, n_known, key, key, index_.next_use(), now_ + std::max(kLeastWait, computing), 0});
+  wait_for(s, {.n_wanted = n_wanted,
+               .n_state = n_state,
+               .asked = keys_[static_cast<size_t>(n_known)],
+               .use = index_.next_use(),
+               .until = now_ + std::max(kLeastWait, computing)});
   ++stats_.n_fetches;
   while (ask_one(fetches_.back())) {
   }
   return true;
 }
 
-// Seconds to compute the blocks [n_known, n_blocks) of a sequence in steps of their own.
-double DiskTier::seconds_to_compute(int32_t n_known, int32_t n_blocks) const {
-  const int32_t n_tokens = (n_blocks - n_known) * cache_.block_len();
-  if (!computing_.is_known()) return n_tokens * kEstimatePerToken;
+// The fetch of a sequence whose whole blocks until `asked` are there.
+void DiskTier::wait_for(Sequence& s, const Fetch& fetch) {
+  s.ledger().pass(now_, s.account.waits_as());
+  s.state = SequenceState::kFetching;
+  fetches_.push_back(fetch);
+  Fetch& f = fetches_.back();
+  f.sequence = &s;
+  f.ticket = next_ticket_++;
+  f.n_asked = f.following != 0 ? f.n_wanted : s.place.n_published();
+  f.arrived = f.asked;
+}
+
+// Seconds to compute the tokens [n_known, n_tokens) of a sequence in steps of their own.
+double DiskTier::seconds_to_compute(int32_t n_known, int32_t n_tokens) const {
+  if (!computing_.is_known()) return (n_tokens - n_known) * kEstimatePerToken;
   StepLoad load;
-  load.add_prompt(n_known * cache_.block_len(), n_tokens, 0);
+  load.add_prompt(n_known, n_tokens - n_known, 0);
   return computing_.seconds(load);
 }
 
-bool DiskTier::is_worth(int32_t n_blocks, double computing) {
-  if (static_cast<double>(n_blocks * image_bytes_) / bytes_per_second_ < computing) return true;
+bool DiskTier::is_worth(int64_t bytes, double computing) {
+  if (static_cast<double>(bytes) / bytes_per_second_ < computing) return true;
   bytes_per_second_ *= 1 + kForgetting;
   ++stats_.n_not_worth;
   return false;
@@ -120,30 +175,38 @@ bool DiskTier::is_worth(int32_t n_blocks, double computing) {
 
 // As for its admission: what is fetched must not be thrown away again.
 bool DiskTier::has_room(const Sequence& s, int32_t n_kept_free) const {
-  return cache_.n_blocks_missing(s.place.blocks(), s.n_computed(), s.n_tokens() + 1) + n_kept_free <=
-         cache_.pool().n_available();
+  return (!has_states_ || cache_.states().n_available() > 0) &&
+         cache_.n_blocks_missing(s.place.blocks(), s.n_computed(), s.n_tokens() + 1) + n_kept_free <=
+             cache_.pool().n_available();
 }
 
-// Who waits for the very next block that this one lacks.
+// Who waits for the very next block that this one lacks, or for the state after what both have.
 const DiskTier::Fetch* DiskTier::same_fetch(const Sequence& s, int32_t n_known, const DurableKey& key) const {
   const auto is_same = [&](const Fetch& f) {
-    return f.following == 0 && f.arrived == key && n_known < f.n_wanted &&
-           std::ranges::equal(tokens_of(*f.sequence, n_known), tokens_of(s, n_known));
+    if (f.following != 0 || f.arrived != key || n_known > f.n_wanted || (n_known == f.n_wanted && f.n_state == 0))
+      return false;
+    const int32_t n = n_known < f.n_wanted ? (n_known + 1) * cache_.block_len() : f.n_state;
+    return n <= s.n_reusable() &&
+           std::ranges::equal(tokens_after(*f.sequence, n_known, n), tokens_after(s, n_known, n));
   };
   const auto it = std::ranges::find_if(fetches_, is_same);
   return it == fetches_.end() ? nullptr : &*it;
 }
 
 bool DiskTier::ask_one(Fetch& f) {
-  if (f.is_over || f.n_asked >= f.n_wanted) return false;
-  const DurableKey key = durable_key_of_block(f.asked, tokens_of(*f.sequence, f.n_asked));
+  const bool is_state = f.n_asked == f.n_wanted && f.n_state > 0;
+  if (f.is_over || (is_state ? f.has_asked_state : f.n_asked >= f.n_wanted)) return false;
+  const DurableKey key = is_state ? durable_key_of_state(f.asked, tokens_after(*f.sequence, f.n_asked, f.n_state))
+                                  : durable_key_of_block(f.asked, tokens_of(*f.sequence, f.n_asked));
   const int64_t age = DurableIndex::age_of(f.use, f.n_asked);
   if (!index_.is_there(key)) {  // it had to go meanwhile
+    f.is_over = f.n_state > 0;  // without its state the rest is of no use
     f.n_wanted = f.n_asked;
     return false;
   }
-  if (!store_->read(key, age, f.ticket)) return false;
+  if (!store_->read(key, age, f.ticket, is_state ? ImageKind::kState : ImageKind::kBlock)) return false;
   index_.touch(key, age, kFar);
+  if (is_state) return f.has_asked_state = true;
   f.asked = key;
   ++f.n_asked;
   return true;
@@ -189,31 +252,52 @@ void DiskTier::take(const DurableStore::Done& done, int32_t n_kept_free) {
 bool DiskTier::arrive(Fetch& f, const DurableStore::Done& done, int32_t n_kept_free) {
   if (done.outcome != BlockIo::kDone) return false;
   Sequence& s = *f.sequence;
-  const auto i = static_cast<int32_t>(s.n_computed() / cache_.block_len());
+  const auto i = s.n_computed() / cache_.block_len();
+  const bool is_state = done.kind == ImageKind::kState;
+  const bool is_asked = is_state ? i == f.n_wanted && f.has_asked_state && s.n_computed() < f.n_state : i < f.n_asked;
   // The key implies this; these are the bytes about to be used. A record may contain more than was asked for.
-  if (i >= f.n_asked || parent_of_image(done.image) != f.arrived ||
-      !std::ranges::equal(tokens_of_image(format_, done.image), tokens_of(s, i))) {
+  if (!is_asked || parent_of_image(done.image) != f.arrived ||
+      !std::ranges::equal(tokens_of_image(done.image), is_state ? tokens_after(s, i, f.n_state) : tokens_of(s, i))) {
     ++stats_.n_foreign;
     return false;
   }
-  if (cache_.pool().n_available() <= n_kept_free || !import(s, payload_of(format_, done.image))) return false;
-  f.arrived = done.key;
-  ++stats_.n_fetched;
+  const std::span<std::byte> payload = payload_of(format_, done.image);
+  if (cache_.pool().n_available() <= n_kept_free) return false;
+  if (!(is_state ? import_state(s, f.n_state, payload) : import(s, payload))) return false;
+  if (!is_state) f.arrived = done.key;
+  ++(is_state ? stats_.n_states_fetched : stats_.n_fetched);
+  return true;
+}
+
+// Room for its tokens up to n_tokens, and for the state after them.
+bool DiskTier::reserve(Sequence& s, int32_t n_tokens, bool has_state) {
+  copies_.clear();
+  bool has_room = false;
+  try {
+    has_room =
+        s.place.reserve(cache_, n_tokens, copies_) && (!has_state || s.place.reserve_own_state(cache_, n_tokens));
+  } catch (const std::bad_alloc&) {
+  }
+  if (!copies_.empty() || !cache_.state_copies().empty()) {  // what had to go for it goes down a tier first
+    worker_.wait(worker_.launch({.copies = copies_, .state_copies = cache_.state_copies()}));
+    cache_.transferred(copies_);
+  }
+  return has_room;
+}
+
+bool DiskTier::import_state(Sequence& s, int32_t n_tokens, std::span<std::byte> payload) {
+  if (!reserve(s, n_tokens, true)) return false;
+  const auto n_block = static_cast<size_t>(format_.payload_bytes);
+  worker_.import_block(s.place.blocks()[static_cast<size_t>(s.place.n_published())], payload.first(n_block));
+  worker_.import_state(state_after(s.place.states(), n_tokens), payload.subspan(n_block));
+  s.place.advance(n_tokens - s.n_computed());
+  s.place.publish(cache_, s.tokens);
+  s.place.hold_state(cache_, s.tokens, n_tokens);
   return true;
 }
 
 bool DiskTier::import(Sequence& s, std::span<std::byte> payload) {
-  copies_.clear();
-  bool has_block = false;
-  try {
-    has_block = s.place.reserve(cache_, s.n_computed() + cache_.block_len(), copies_);
-  } catch (const std::bad_alloc&) {
-  }
-  if (!copies_.empty()) {  // what had to go for it goes down a tier first
-    worker_.wait(worker_.launch({.copies = copies_}));
-    cache_.transferred(copies_);
-  }
-  if (!has_block) return false;
+  if (!reserve(s, s.n_computed() + cache_.block_len(), false)) return false;
   worker_.import_block(s.place.blocks()[static_cast<size_t>(s.place.n_published())], payload);
   s.place.advance(cache_.block_len());
   s.place.publish(cache_, s.tokens);
@@ -221,24 +305,28 @@ bool DiskTier::import(Sequence& s, std::span<std::byte> payload) {
 }
 
 void DiskTier::count(const DurableStore::Done& done) {
-  const auto bytes = static_cast<double>(image_bytes_);
+  const int64_t bytes = bytes_of(done.kind);
   stats_.n_corrupt += done.outcome == BlockIo::kCorrupt;
   stats_.n_foreign += done.outcome == BlockIo::kForeign;
   stats_.n_missing += done.outcome == BlockIo::kMissing;
   if (done.outcome == BlockIo::kDone) {
-    (done.is_read ? stats_.bytes_read : stats_.bytes_written) += image_bytes_;
+    (done.is_read ? stats_.bytes_read : stats_.bytes_written) += bytes;
   } else if (!done.is_read) {
     (done.outcome == BlockIo::kNoSpace ? stats_.n_no_space : stats_.n_failed_writes) += 1;
   } else if (done.outcome == BlockIo::kFailed) {
     ++stats_.n_failed_reads;
   }
   if (!done.is_read || done.seconds <= 0) return;
-  bytes_per_second_ += kSmoothing * (bytes / done.seconds - bytes_per_second_);
+  bytes_per_second_ += kSmoothing * (static_cast<double>(bytes) / done.seconds - bytes_per_second_);
+}
+
+bool DiskTier::is_complete(const Fetch& f) const {
+  return f.n_state > 0 ? f.sequence->n_computed() == f.n_state : f.sequence->place.n_published() >= f.n_wanted;
 }
 
 bool DiskTier::is_over(const Fetch& f) const {
   if (f.following != 0) return !std::ranges::any_of(fetches_, [&](const Fetch& o) { return o.ticket == f.following; });
-  return f.is_over || f.sequence->place.n_published() >= f.n_wanted || now_ >= f.until;
+  return f.is_over || is_complete(f) || now_ >= f.until;
 }
 
 // Those after another one stand after it here too.
@@ -249,7 +337,11 @@ void DiskTier::end_fetches() {
       ++i;
       continue;
     }
-    stats_.n_abandoned += f.following == 0 && f.sequence->place.n_published() < f.n_wanted;
+    if (f.following == 0 && !is_complete(f)) {
+      ++stats_.n_abandoned;
+      // It cannot go on after what has come, which others still find.
+      if (f.n_state > 0) f.sequence->place.drop(cache_);
+    }
     ended_.push_back(f.sequence);
     fetches_.erase(fetches_.begin() + static_cast<ptrdiff_t>(i));
   }
@@ -268,52 +360,6 @@ Sequence* DiskTier::give_way() {
     return s;
   }
   return nullptr;
-}
-
-// ---- saving --------------------------------------------------------------------------------------------------------
-
-void DiskTier::save(Sequence& s) {
-  const DurableChain& chain = s.place.durable();
-  while (chain.n_blocks < s.place.n_published()) {
-    const int32_t i = chain.n_blocks;
-    if (i == 0) s.place.begin_chain(key_of(s.place.scope()), index_.next_use());
-    const DurableKey key = durable_key_of_block(chain.last, tokens_of(s, i));
-    const int64_t age = DurableIndex::age_of(chain.use, i);
-    if (index_.contains(key)) {
-      if (index_.touch(key, age, kFar)) store_->touch(key, age);
-    } else if (s.place.blocks()[static_cast<size_t>(i)] != BlockId::kNone && !write(s, i, key, chain.last)) {
-      return;
-    }
-    s.place.extend_chain(key);
-  }
-}
-
-// False: there is no room for it now.
-bool DiskTier::write(const Sequence& s, int32_t i, const DurableKey& key, const DurableKey& parent) {
-  bool fits = false;
-  while (const std::optional<DurableKey> oldest = index_.evict_for(image_bytes_, fits)) {
-    store_->remove(*oldest);
-    ++stats_.n_evicted;
-  }
-  const int64_t age = DurableIndex::age_of(s.place.durable().use, i);
-  try {
-    if (fits) index_.add({key, image_bytes_, age});
-  } catch (const std::bad_alloc&) {
-    fits = false;
-  }
-  if (!fits) return false;
-  const std::span<std::byte> image = store_->image_to_write();
-  if (!image.empty()) {
-    begin_image(format_, image, key, parent, tokens_of(s, i));
-    worker_.export_block(s.place.blocks()[static_cast<size_t>(i)], payload_of(format_, image));
-    if (store_->write(key, age, image)) return true;
-  }
-  index_.remove(key);
-  return false;
-}
-
-void DiskTier::leave(const Sequence& s) {
-  stats_.n_unsaved += std::max(0, s.place.n_published() - s.place.durable().n_blocks);
 }
 
 void DiskTier::tell(DiskStats& stats) const {

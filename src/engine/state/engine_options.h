@@ -45,18 +45,19 @@ inline constexpr size_t kDraftPlaces = 16;  // that are counted each for itself,
 
 // What the disk tier has done since the start, and what it holds now.
 struct DiskStats {
-  int64_t n_blocks = 0;  // there or being written, of any model
+  int64_t n_blocks = 0;  // and states, there or being written, of any model
   int64_t bytes = 0;
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
-  int64_t n_fetches = 0;    // sequences that waited for blocks
-  int64_t n_fetched = 0;    // blocks that came for them
-  int64_t n_abandoned = 0;  // fetches that ended before all had come: slower than computing, a fault, no room
-  int64_t n_not_worth = 0;  // prefixes that were there, and that computing was expected to have sooner
-  int64_t n_evicted = 0;    // blocks
-  int64_t n_unsaved = 0;    // blocks of sequences that ended before the disk had room for them
-  int64_t n_corrupt = 0;    // files that were torn, or had a bit flipped
-  int64_t n_foreign = 0;    // whole, but not what their names state
+  int64_t n_fetches = 0;         // sequences that waited for blocks
+  int64_t n_fetched = 0;         // blocks that came for them
+  int64_t n_states_fetched = 0;  // recurrent states that came for them
+  int64_t n_abandoned = 0;       // fetches that ended before all had come: slower than computing, a fault, no room
+  int64_t n_not_worth = 0;       // prefixes that were there, and that computing was expected to have sooner
+  int64_t n_evicted = 0;         // blocks and states
+  int64_t n_unsaved = 0;         // blocks of sequences that ended before the disk had room for them
+  int64_t n_corrupt = 0;         // files that were torn, or had a bit flipped
+  int64_t n_foreign = 0;         // whole, but not what their names state
   int64_t n_missing = 0;
   int64_t n_failed_reads = 0;
   int64_t n_failed_writes = 0;

@@ -10,6 +10,11 @@ void SequencePlace::match(BlockCache& cache, std::span<const TokenId> tokens, st
   n_published_ = n_computed_ / cache.block_len();
 }
 
+void SequencePlace::match_blocks(BlockCache& cache, std::span<const TokenId> tokens, std::vector<BlockCopy>& copies) {
+  n_computed_ = cache.match_blocks(scope_, tokens, blocks_, copies);
+  n_published_ = n_computed_ / cache.block_len();
+}
+
 void SequencePlace::fork(BlockCache& cache, const SequencePlace& from, int32_t n_tokens) {
   n_computed_ = n_published_ = 0;
   durable_ = {};

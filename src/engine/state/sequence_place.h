@@ -7,7 +7,7 @@
 // Only the methods change it. Between two of them
 //   - n_published() * B <= n_computed() <= tokens of the sequence, and blocks() covers positions [0, n_computed());
 //   - of a model with recurrent layers, states() has the state after n_computed() tokens, where that is not 0: whatever
-//     falls back asks BlockCache::resume_point();
+//     falls back asks BlockCache::resume_point(). What a disk brings has its state last (schedule/disk_tier.h);
 //   - each block and state of the three tables is one reference in `cache`, which is the same one in all calls.
 // `tokens` are those of the sequence, all of them. Methods that add blocks throw std::bad_alloc as BlockCache does,
 // with the place unchanged. One thread, the engine's.
@@ -61,6 +61,8 @@ class SequencePlace {
   // ---- found, shared, lost
   // Takes what is cached of these first tokens, as far as one can go on from. It must have no blocks.
   void match(BlockCache& cache, std::span<const TokenId> tokens, std::vector<BlockCopy>& copies);
+  // The same of whole blocks alone: one can go on after them where it gets a state too (reserve_own_state).
+  void match_blocks(BlockCache& cache, std::span<const TokenId> tokens, std::vector<BlockCopy>& copies);
   // Shares what `from` has of the first n_tokens tokens, as far as one can go on from. It must have no blocks.
   void fork(BlockCache& cache, const SequencePlace& from, int32_t n_tokens);
   // Its first blocks are those of `from`, in stores too.
@@ -83,6 +85,8 @@ class SequencePlace {
   bool reserve_state_beside(BlockCache& cache, int32_t n_tokens) {
     return cache.reserve_state({}, 0, n_tokens, next_states_);
   }
+  // A state of its own after n_tokens tokens, which the caller fills; false: there is none.
+  bool reserve_own_state(BlockCache& cache, int32_t n_tokens) { return cache.reserve_state({}, 0, n_tokens, states_); }
   // Sees to it that the next reserve_state() finds one; false: there is none.
   bool reserve_spare_state(BlockCache& cache) { return cache.reserve_spare_state(states_, n_computed_, next_states_); }
   // Gives back the blocks after these positions.

@@ -122,6 +122,7 @@ void Settler::advance(const Share& share) {
   // The same prompt, asked once more, is found whole, also while this one answers.
   if (!is_decode && s.n_computed() == s.prompt_len) s.place.publish_tail(cache_, s.tokens);
   leave_snapshots(s);
+  save(s);
 }
 
 // Of the states that it has by now; of the one that it goes on from only where there is another one to write to.
@@ -136,8 +137,9 @@ void Settler::leave_snapshots(Sequence& s) {
   }
 }
 
-void Settler::publish(Sequence& s) {
-  s.place.publish(cache_, s.tokens);
+void Settler::publish(Sequence& s) { s.place.publish(cache_, s.tokens); }
+
+void Settler::save(Sequence& s) {
   if (disk_ != nullptr) disk_->save(s);
 }
 
@@ -183,6 +185,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   if (result.failure) return fail(s, *result.failure, now);
   publish(s);
   leave_snapshots(s);
+  save(s);
   s.place.keep_state(cache_);
   // What was reserved for drafts that were wrong.
   if (share.n_drafts > 0) s.place.truncate(cache_, s.n_tokens());
@@ -238,6 +241,7 @@ void Settler::close(Sequence& s, FinishReason reason, double now) {
   s.ledger().pass(now, s.account.waits_as());
   publish(s);
   s.place.leave_all(cache_, s.tokens);
+  save(s);
   if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);
   s.place.leave(cache_.tree());

@@ -68,6 +68,7 @@ class Settler {
   void leave_snapshots(Sequence& sequence);
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);
+  void save(Sequence& sequence);
   void append(const Share& share, ShareResult& result, double now);
   void count_drafts(Sequence& sequence, int32_t n_drafts);
   void count_accepted(Sequence& sequence, size_t place);
