@@ -43,7 +43,8 @@ BlockId BlockCache::take(Tier tier, std::vector<BlockCopy>& copies) {
 void BlockCache::evict(NodeId node, Tier tier, std::vector<BlockCopy>& copies) {
   bool is_kept = false;
   for (const Tier other : kAllTiers) is_kept |= other != tier && tree_.block_of(node, other) != BlockId::kNone;
-  if (!is_kept) is_kept = move_down(node, tier, copies);
+  // What nothing can go on from is worth no room further down.
+  if (!is_kept && !pool_of(tier).goes_first(tree_.block_of(node, tier))) is_kept = move_down(node, tier, copies);
   if (!tree_.is_node(node)) return;  // it hung below what had to go for it
   is_kept ? tree_.leave(node, tier) : tree_.forget(node);
 }

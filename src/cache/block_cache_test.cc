@@ -446,5 +446,67 @@ TEST(States, ComeUpFromTheHost) {
   c.leave(found);
 }
 
+// Two texts of three blocks each leave the pool; the second, without a snapshot, is the younger one.
+TEST(States, BlocksThatNothingCanGoOnFromAreEvictedFirst) {
+  StatefulCache c(4);
+  StatefulCache::Holder with, without;
+  ASSERT_TRUE(c.compute(with, counting(12), 12, {12}));
+  c.leave(with);
+  ASSERT_TRUE(c.compute(without, counting(12, 100), 12));
+  c.leave(without);
+  BlockTable taken;
+  const int32_t n_free = c.cache.pool().n_free();
+  for (int32_t n = 1; n <= 3; ++n) {  // what hung below it first, then what it hung below
+    ASSERT_TRUE(c.cache.reserve(taken, 0, (n_free + n) * 4, c.copies));
+    c.cache.self_check();
+    EXPECT_EQ(c.cache.n_known(c.scope, counting(12)), 12) << n;
+    BlockTable left;
+    EXPECT_EQ(c.cache.match_blocks(c.scope, counting(12, 100), left, c.copies), 12 - 4 * n);
+    c.cache.release(left);
+  }
+  ASSERT_TRUE(c.cache.reserve(taken, 0, (n_free + 4) * 4, c.copies));
+  EXPECT_EQ(c.cache.n_known(c.scope, counting(12)), 0);  // its last block had the snapshot
+  c.cache.release(taken);
+  c.cache.self_check();
+}
+
+TEST(States, BlocksGoWhenTheirLastSnapshotHasGone) {
+  StatefulCache c(1);
+  StatefulCache::Holder old, young;
+  ASSERT_TRUE(c.compute(old, counting(8), 8, {8}));
+  c.leave(old);
+  ASSERT_TRUE(c.compute(young, counting(8, 100), 8, {8}));  // takes the one slot
+  c.leave(young);
+  BlockTable taken;
+  ASSERT_TRUE(c.cache.reserve(taken, 0, (c.cache.pool().n_free() + 2) * 4, c.copies));
+  EXPECT_EQ(c.cache.n_known(c.scope, counting(8, 100)), 8);
+  c.cache.release(taken);
+  c.cache.self_check();
+}
+
+TEST(States, OfAttentionAloneTheLeastRecentlyReleasedIsEvictedFirst) {
+  BlockCache cache({.n_blocks = 6, .block_len = 4});
+  const ScopeId scope = cache.tree().hold({});
+  std::vector<BlockCopy> copies;
+  const std::vector<int> texts = {0, 100, 200};
+  for (const int from : texts) {
+    BlockTable table;
+    ASSERT_TRUE(cache.reserve(table, 0, 8, copies));
+    cache.publish(scope, counting(8, from), 8, 0, table);
+    cache.release(table);
+  }
+  BlockTable taken;
+  for (int32_t n = 1; n <= 6; ++n) {  // a text's last block before its first
+    ASSERT_TRUE(cache.reserve(taken, 0, 4 * n, copies));
+    for (int i = 0; i < 3; ++i) {
+      const int32_t n_gone = std::clamp(n - 2 * i, 0, 2);
+      EXPECT_EQ(cache.n_known(scope, counting(8, texts[static_cast<size_t>(i)])), 8 - 4 * n_gone) << n << i;
+    }
+  }
+  cache.release(taken);
+  cache.self_check();
+  cache.tree().let_go(scope);
+}
+
 }  // namespace
 }  // namespace ibid

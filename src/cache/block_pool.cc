@@ -4,10 +4,11 @@
 
 namespace ibid {
 
-BlockPool::BlockPool(int32_t n_blocks) : n_total_(n_blocks), entries_(static_cast<size_t>(n_blocks) + 1) {
+BlockPool::BlockPool(int32_t n_blocks) : n_total_(n_blocks), entries_(static_cast<size_t>(n_blocks) + 2) {
   CHECK(n_blocks >= 0);
   entries_[head()] = {.previous = n_total_, .next = n_total_};
-  for (int32_t i = 0; i < n_blocks; ++i) link_back(i);
+  link_between(middle(), n_total_, n_total_);
+  for (int32_t i = n_blocks; i-- > 0;) link(i, entry(BlockId{i}));
 }
 
 const BlockPool::Entry& BlockPool::entry(BlockId block) const {
@@ -22,8 +23,11 @@ void BlockPool::link_between(int32_t block, int32_t previous, int32_t next) {
   entries_[static_cast<size_t>(previous)].next = block;
   entries_[static_cast<size_t>(next)].previous = block;
 }
-void BlockPool::link_front(int32_t block) { link_between(block, n_total_, entries_[head()].next); }
-void BlockPool::link_back(int32_t block) { link_between(block, entries_[head()].previous, n_total_); }
+// Free ones to the front, cached ones to the end of their part.
+void BlockPool::link(int32_t block, const Entry& e) {
+  const int32_t next = !e.holds_node() ? entries_[head()].next : e.goes_first ? middle() : n_total_;
+  link_between(block, entries_[static_cast<size_t>(next)].previous, next);
+}
 
 void BlockPool::unlink(int32_t block) {
   const Entry& e = entries_[static_cast<size_t>(block)];
@@ -38,7 +42,7 @@ void BlockPool::leave_list(BlockId block) {
 }
 void BlockPool::join_list(BlockId block) {
   n_cached_ += entry(block).holds_node();
-  entry(block).holds_node() ? link_back(raw(block)) : link_front(raw(block));
+  link(raw(block), entry(block));
 }
 
 BlockId BlockPool::take() {
@@ -91,6 +95,16 @@ void BlockPool::set_node(BlockId block, NodeId node) {
   Entry& e = entry(block);
   if (e.is_listed()) leave_list(block);
   e.node = node;
+  e.goes_first = false;
+  if (e.is_listed()) join_list(block);
+}
+
+void BlockPool::set_goes_first(BlockId block, bool goes_first) {
+  Entry& e = entry(block);
+  CHECK(e.holds_node(), "a free block goes first anyway");
+  if (e.goes_first == goes_first) return;
+  if (e.is_listed()) leave_list(block);
+  e.goes_first = goes_first;
   if (e.is_listed()) join_list(block);
 }
 
@@ -106,11 +120,16 @@ void BlockPool::self_check() const {
   }
   CHECK(cached == n_cached_ && in_use == n_in_use_ && shared == n_shared_ && in_transfer == n_in_transfer_,
         "the pool's counts are wrong");
-  bool seen_cached = false;
+  bool seen_cached = false, is_after_middle = false;
   for (int32_t i = entries_[head()].next; i != n_total_; i = entries_[static_cast<size_t>(i)].next) {
+    if (i == middle()) {
+      is_after_middle = true;
+      continue;
+    }
     const Entry& e = entries_[static_cast<size_t>(i)];
     CHECK(e.is_listed(), "a block in use or in transfer stands in the free list");
     CHECK(!(seen_cached && !e.holds_node()), "a free block stands after a cached one");
+    CHECK(!e.holds_node() || e.goes_first != is_after_middle, "a cached block stands in the wrong part of the list");
     CHECK(entries_[static_cast<size_t>(e.next)].previous == i, "the free list is torn");
     seen_cached |= e.holds_node();
     CHECK(++available <= n_total_);

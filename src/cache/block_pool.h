@@ -6,8 +6,9 @@
 //   cached       neither, but it holds a prefix (a node of the tree names it) and may be found again
 //   free         nothing worth keeping
 //
-// Free and cached blocks stand in one list in eviction order: free ones in front, then the cached ones, least recently
+// Free and cached blocks stand in a list in eviction order: free ones in front, then the cached ones, least recently
 // released first. So "evict" is "take the front", and free + cached + in transfer + in use == total by construction.
+// Cached blocks that nothing can go on from (set_goes_first) stand between the two, also least recently released first.
 // All operations are O(1). One thread.
 #pragma once
 
@@ -32,11 +33,9 @@ class BlockPool {
   int32_t n_available() const { return n_free() + n_cached_; }  // what take() can give
 
   // The block that take() would give; kNone where there is none.
-  BlockId front() const { return entries_[head()].next == n_total_ ? BlockId::kNone : BlockId{entries_[head()].next}; }
+  BlockId front() const { return block_at(entries_[head()].next); }
   // The one after that, of one that it would give; kNone: there is none.
-  BlockId following(BlockId block) const {
-    return entry(block).next == n_total_ ? BlockId::kNone : BlockId{entry(block).next};
-  }
+  BlockId following(BlockId block) const { return block_at(entry(block).next); }
   void prefetch(BlockId block) const { __builtin_prefetch(&entry(block)); }
   // Gives the front block with one reference. It must exist and hold no node: the tree lets go of it first.
   BlockId take();
@@ -53,6 +52,10 @@ class BlockPool {
   // references is free.
   NodeId node_of(BlockId block) const { return entry(block).node; }
   void set_node(BlockId block, NodeId node);
+  // Whether the block, which holds a node, is given away before all cached ones of which this is not set. At first it
+  // is not, and so for each other node.
+  void set_goes_first(BlockId block, bool goes_first);
+  bool goes_first(BlockId block) const { return entry(block).goes_first; }
 
   // Recounts everything; CHECKs on a difference. For tests and debug builds.
   void self_check() const;
@@ -62,17 +65,23 @@ class BlockPool {
     int32_t n_references = 0;
     int32_t n_transfers = 0;
     NodeId node = NodeId::kNone;
+    bool goes_first = false;
     int32_t previous = 0;  // in the list while neither referred to nor in transfer
     int32_t next = 0;
     bool is_listed() const { return n_references == 0 && n_transfers == 0; }
     bool holds_node() const { return node != NodeId::kNone; }
   };
-  size_t head() const { return static_cast<size_t>(n_total_); }  // the list's sentinel is one entry past the blocks
+  // Past the blocks stand the list's ends, and the entry before which those that go first end.
+  size_t head() const { return static_cast<size_t>(n_total_); }
+  int32_t middle() const { return n_total_ + 1; }
+  BlockId block_at(int32_t i) const {
+    if (i == middle()) i = entries_[static_cast<size_t>(i)].next;
+    return i == n_total_ ? BlockId::kNone : BlockId{i};
+  }
   const Entry& entry(BlockId block) const;
   Entry& entry(BlockId block) { return const_cast<Entry&>(static_cast<const BlockPool*>(this)->entry(block)); }
   void link_between(int32_t block, int32_t previous, int32_t next);
-  void link_front(int32_t block);
-  void link_back(int32_t block);
+  void link(int32_t block, const Entry& entry);
   void unlink(int32_t block);
   void leave_list(BlockId block);
   void join_list(BlockId block);

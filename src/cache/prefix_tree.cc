@@ -39,6 +39,7 @@ PrefixTree::PrefixTree(BlockPools& pools, int32_t block_len, PrefixHash hash, St
     nodes_[i].next = first_unused_;
     first_unused_ = static_cast<int32_t>(i);
   }
+  if (states_ != nullptr) states_->on_change([this](NodeId node) { weigh(raw(node)); });
 }
 
 ScopeId PrefixTree::hold(const CacheScope& scope) {
@@ -202,7 +203,18 @@ int32_t PrefixTree::insert(int32_t parent, const PrefixHash::Value& hash, std::s
   ++n_nodes_;
   if (is_whole(node)) n.next = std::exchange(bucket(hash), node);
   ++(parent >= 0 ? at(parent).n_children : scopes_[static_cast<size_t>(~parent)].n_holders);
+  if (parent >= 0) weigh(parent);
   return node;
+}
+
+// Of a model with states: whether the node's blocks go before others.
+void PrefixTree::weigh(int32_t node) {
+  if (states_ == nullptr || at(node).len == 0) return;
+  const bool goes_first = at(node).n_children == 0 && !states_->has_snapshots(NodeId{node});
+  for (const Tier tier : kAllTiers) {
+    if (const BlockId block = at(node).blocks[raw_tier(tier)]; block != BlockId::kNone)
+      (*pools_)[raw_tier(tier)].set_goes_first(block, goes_first);
+  }
 }
 
 // Before its parent counts it. Where there is no memory, throws with every child findable that was.
@@ -264,6 +276,7 @@ void PrefixTree::settle(NodeId node, Tier tier, BlockId block) {
         "a prefix lies in a tier once, and a block holds one prefix");
   at(raw(node)).blocks[raw_tier(tier)] = block;
   (*pools_)[raw_tier(tier)].set_node(block, node);
+  weigh(raw(node));
 }
 
 void PrefixTree::leave(NodeId node, Tier tier) {
@@ -302,6 +315,7 @@ void PrefixTree::remove(int32_t node) {
   n = {.next = std::exchange(first_unused_, node)};
   if (parent >= 0) {
     --at(parent).n_children;
+    weigh(parent);
   } else {
     let_go(ScopeId{~parent});
   }
@@ -323,6 +337,9 @@ void PrefixTree::self_check() const {
       if (node == NodeId::kNone) continue;
       ++n_settled;
       CHECK(is_node(node) && block_of(node, tier) == BlockId{i}, "a block and its node disagree");
+      const bool goes_first = states_ != nullptr && at(raw(node)).n_children == 0 && !states_->has_snapshots(node);
+      CHECK(pool.goes_first(BlockId{i}) == goes_first,
+            "a block that nothing can go on from is kept, or another is not");
     }
   }
   std::vector<int32_t> n_children(nodes_.size(), 0);

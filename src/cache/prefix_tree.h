@@ -13,7 +13,9 @@
 // node forgets what hangs below it.
 //
 // A node holds snapshots of a recurrent model's state (state_pool.h), each after some of its tokens. They are evicted
-// apart from blocks, go with their node, and stay where a longer node takes its place. One thread.
+// apart from blocks, go with their node, and stay where a longer node takes its place. Of such a model, nothing can go
+// on from a node without children and without a snapshot: its blocks are evicted before all that hold other nodes, and
+// then its parent's where that is such a node too. One thread.
 #pragma once
 
 #include <array>
@@ -125,6 +127,7 @@ class PrefixTree {
   int32_t known(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens);
   int32_t insert(int32_t parent, const PrefixHash::Value& hash, std::span<const TokenId> tokens);
   void forget_shorter(int32_t node);
+  void weigh(int32_t node);
   void put_in_order(int32_t node);
   void take_out_of_order(int32_t node);
   int32_t first_child(int32_t node) const;

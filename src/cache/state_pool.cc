@@ -105,6 +105,7 @@ void StatePool::hold(NodeId node, int32_t n, StateId state) {
     ++n_snapshots_;
   }
   settle(snapshot, Tier::kDevice, state);
+  if (changed_) changed_(node);
 }
 
 int32_t StatePool::longest(NodeId node, int32_t n) const {
@@ -161,6 +162,7 @@ void StatePool::put(NodeId node, int32_t snapshots) {
     at(snapshot).node = node;
     at(snapshot).next = std::exchange(first_of_[static_cast<size_t>(raw(node))], snapshot);
   }
+  if (node != NodeId::kNone && changed_) changed_(node);
 }
 
 void StatePool::settle(int32_t snapshot, Tier tier, StateId state) {
@@ -177,7 +179,9 @@ void StatePool::remove(int32_t snapshot) {
   int32_t* link = &first_of_[static_cast<size_t>(raw(at(snapshot).node))];
   while (*link != snapshot) link = &at(*link).next;
   *link = at(snapshot).next;
+  const NodeId node = at(snapshot).node;
   drop(snapshot);
+  if (!has_snapshots(node) && changed_) changed_(node);
 }
 
 // One that hangs on no node any more.

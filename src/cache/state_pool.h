@@ -10,14 +10,17 @@
 //
 // A snapshot is a state that a node of the prefix tree holds: after the first n tokens of the node. Taking one copies
 // nothing: the slot is the node's from then on, it is written no more, and its sequence writes its next state to
-// another one. It goes with its node at the latest; a node stays without its snapshots.
+// another one. It goes with its node at the latest; a node stays without its snapshots, and its block is among the next
+// ones to be evicted then (prefix_tree.h).
 //
 // Allocates nothing after construction. One thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cache/block_pool.h"
@@ -42,6 +45,10 @@ class StatePool {
   // n_nodes: ids of nodes that hold() may name. All may be 0: a model without recurrent layers.
   StatePool(int32_t n_states, int32_t n_host_states, int32_t n_nodes);
 
+  // Who is called with a node that has its first snapshot, or has lost its last one and stays. It calls nothing here
+  // that changes anything.
+  void on_change(std::function<void(NodeId)> changed) { changed_ = std::move(changed); }
+
   bool keeps_states() const { return pool(Tier::kDevice).n_total() > 0; }
   // Slots on the device that take() can give.
   int32_t n_available() const { return pool(Tier::kDevice).n_available(); }
@@ -62,6 +69,7 @@ class StatePool {
   int32_t longest(NodeId node, int32_t n) const;
   // The same of those on the device.
   int32_t longest_on_device(NodeId node, int32_t n) const;
+  bool has_snapshots(NodeId node) const { return first_of(node) >= 0; }
   // The node's snapshot after exactly n tokens, with one more reference, brought up if need be; kNone: there is no
   // room.
   StateId find(NodeId node, int32_t n);
@@ -128,6 +136,7 @@ class StatePool {
   int32_t n_snapshots_ = 0;
   int64_t n_moved_down_ = 0, n_moved_up_ = 0;
   std::vector<StateCopy> copies_;  // never more than it was made for
+  std::function<void(NodeId)> changed_;
 };
 
 }  // namespace ibid

@@ -193,6 +193,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_disk_state_of_the_token_before", kWithState},
     {"an_arrived_state_is_not_filled", kWithState},
     {"a_disk_state_without_its_scope", "DurableKey.OfAStateIsOfItsTokensAndOfWhatIsBeforeThem"},
+    {"a_block_of_no_use_is_kept", "States.BlocksThatNothingCanGoOnFromAreEvictedFirst"},
     {"a_stale_state_is_written", "StatePool.ReadsNoSnapshotWhoseCopyIsStillPlanned"},
     {"a_disk_key_without_the_states_layout", "DiskStates.OneOfAnotherLayoutIsNotFound"},
     {"a_prefix_without_its_state", kWithState},
