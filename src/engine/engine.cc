@@ -95,9 +95,9 @@ Result<std::unique_ptr<Engine>> Engine::create(Model& model, std::shared_ptr<con
 }
 
 Result<std::unique_ptr<DurableStore>> Engine::open_store(const Model& model, const EngineOptions& options) {
-  return open_disk(
-      options.disk_folder,
-      {.block_len = options.block_len, .payload_bytes = kv_bytes_of_block(model, options.kv_dtype, options.block_len)});
+  return open_disk(options.disk_folder, {.block_len = options.block_len,
+                                         .payload_bytes = kv_bytes_of_block(model, options.kv_dtype, options.block_len),
+                                         .state_bytes = model.state_layout().slot_bytes()});
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<ForwardPass> model,

@@ -28,6 +28,8 @@ class RowsThatGoOn : public ::testing::Test {
     return {.s = stream_,
             .config = config_,
             .batch = batch_,
+            .states = no_states_,
+            .state_layout = no_state_layout_,
             .hidden = hidden,
             .tap = tap_,
             .t = t_,
@@ -40,6 +42,8 @@ class RowsThatGoOn : public ::testing::Test {
   Stream stream_{team_};
   ForwardBatch batch_;
   Scratch whole_, t_;
+  const StateSlots no_states_;
+  const StateLayout no_state_layout_;
   const Tap tap_;
 };
 

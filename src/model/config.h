@@ -63,6 +63,8 @@ struct LayerConfig {
   // An earlier layer of the same K, Dk, Dv that owns its cache: this one has queries alone and reads what that one
   // keeps. kOwnCache: it has keys and values of its own.
   int32_t kv_owner = kOwnCache;
+  // Of a recurrent layer: the F32 values that it keeps of a sequence (kernels/state_layout.h).
+  int64_t state_len = 0;
 
   int64_t q_len() const { return n_heads * key_len; }
   int64_t k_len() const { return n_kv_heads * key_len; }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <vector>
 
 namespace ibid {
 
@@ -14,6 +15,18 @@ KvGeometry kv_geometry(const ModelConfig& config, int layer) {
           .value_len = static_cast<int32_t>(l.value_len),
           .window = l.window,
           .owner = l.kv_owner};
+}
+
+StateGeometry state_geometry(const ModelConfig& config, int layer) {
+  const LayerConfig& l = config.layers[static_cast<size_t>(layer)];
+  return {.n_values = l.mixer == Mixer::kState ? l.state_len : 0};
+}
+
+StateLayout state_layout(const ModelConfig& config) {
+  std::vector<StateGeometry> layers;
+  for (int layer = 0; layer < static_cast<int>(config.layers.size()); ++layer)
+    layers.push_back(state_geometry(config, layer));
+  return StateLayout(layers);
 }
 
 int64_t KvShape::scale_bytes(int64_t n_tokens, int64_t n_sequences) const {

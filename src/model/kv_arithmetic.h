@@ -12,12 +12,16 @@
 #include <string>
 
 #include "kernels/kv_layout.h"
+#include "kernels/state_layout.h"
 #include "model/config.h"
 
 namespace ibid {
 
 // What layer `layer` of a model of this configuration keeps.
 KvGeometry kv_geometry(const ModelConfig& config, int layer);
+// And of a sequence, whatever its length; zero values of a layer without a recurrent state.
+StateGeometry state_geometry(const ModelConfig& config, int layer);
+StateLayout state_layout(const ModelConfig& config);
 
 struct KvShape {
   int64_t n_layers = 0;     // L

@@ -66,6 +66,7 @@ Model::Model(Parts parts)
     : file_(std::move(parts.file)),
       config_(std::move(parts.config)),
       options_(parts.options),
+      state_layout_(ibid::state_layout(config_)),
       scratch_(std::move(parts.scratch)),
       every_token_(static_cast<size_t>(options_.step_tokens)) {
   std::iota(every_token_.begin(), every_token_.end(), 0);
@@ -75,7 +76,7 @@ Model::Model(Parts parts)
 }
 
 void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
-                    const HiddenStates& hidden) {
+                    const HiddenStates& hidden, const StateSlots& states) {
   CHECK(!options_.sized_only, "a model without weights");
   CHECK(b.n_tokens >= 1 && b.n_tokens <= options_.step_tokens, "a step with more tokens than the model was loaded for");
   CHECK(b.n_rows >= 0 && b.n_rows <= options_.max_rows, "a step with more rows than the model was loaded for");
@@ -93,6 +94,7 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
               part.value_len == g.value_len,
           "KV of another geometry");
   }
+  check_states(b, states);
   CHECK(hidden.layers.size() == hidden.out.size(), "one output for each layer whose hidden states are wanted");
   for (size_t i = 0; i < hidden.layers.size(); ++i) {
     CHECK(hidden.layers[i] >= (i == 0 ? 0 : hidden.layers[i - 1]) && hidden.layers[i] <= config_.n_layers,
@@ -105,6 +107,8 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
             .config = config_,
             .batch = b,
             .kv = kv,
+            .states = states,
+            .state_layout = state_layout_,
             .ropes = rope_tables_,
             .hidden = hidden,
             .logits = logits,
@@ -112,6 +116,16 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
             .t = step_,
             .rows = {&b, std::span(every_token_).first(static_cast<size_t>(b.n_tokens))}};
   run(pass);
+}
+
+void Model::check_states(const ForwardBatch& b, const StateSlots& states) const {
+  CHECK(states.slot_bytes == state_layout_.slot_bytes(), "recurrent states of another layout");
+  if (states.slot_bytes == 0) return;
+  CHECK(b.state_in != nullptr && b.state_out != nullptr, "a batch that names no recurrent states");
+  const auto is_slot = [&states](int32_t slot) { return slot >= -1 && slot < states.n_slots; };
+  CHECK(std::all_of(b.state_in, b.state_in + b.n_sequences, is_slot) &&
+            std::all_of(b.state_out, b.state_out + b.n_tokens, is_slot),
+        "a recurrent state outside its memory");
 }
 
 std::unique_ptr<Model> Model::part(Parts, std::span<const int32_t>) const { return nullptr; }

@@ -15,6 +15,8 @@
 #include "kernels/forward_batch.h"
 #include "kernels/kv_layout.h"
 #include "kernels/paged_kv.h"
+#include "kernels/state_layout.h"
+#include "kernels/state_slots.h"
 #include "model/config.h"
 #include "model/kv_arithmetic.h"
 #include "model/pass.h"
@@ -55,9 +57,10 @@ class Model {
   // Allocates nothing. A row's bits depend on its own sequence alone (docs/design.md section 5). `hidden` asks for
   // hidden states besides: no other bit changes, but where the last layer's are wanted it runs over all T rows. Their
   // buffers are the caller's; step_tokens rows of C each do for every step. An encoder has no kv (its span is empty),
-  // and each sequence of its batch is a whole text; its rows are in model/bert.h.
+  // and each sequence of its batch is a whole text; its rows are in model/bert.h. `states`: of a model with recurrent
+  // layers, the memory of the slots that the batch names, of state_layout().
   void forward(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
-               const HiddenStates& hidden = {});
+               const HiddenStates& hidden = {}, const StateSlots& states = {});
 
   const ModelConfig& config() const { return config_; }
   const ModelOptions& options() const { return options_; }
@@ -67,6 +70,8 @@ class Model {
   // Its embeddings and outputs, which draft heads read too. Null: an encoder, which has no outputs.
   virtual const VocabularyWeights* vocabulary() const { return nullptr; }
   std::vector<KvGeometry> kv_geometries() const;  // [L]; of an encoder, which keeps nothing, none
+  // What its recurrent layers keep of a sequence; slots of no bytes without any.
+  const StateLayout& state_layout() const { return state_layout_; }
   const MemoryUse& memory() const { return memory_; }
   // What a KV block depends on besides the model's digest, the KV dtype and its tokens: the RoPE in use.
   std::string rope_signature() const;
@@ -92,6 +97,7 @@ class Model {
   std::shared_ptr<const PackedFile> packed_;  // and those of packed weights; null: they are the model's own
   ModelConfig config_;
   ModelOptions options_;
+  StateLayout state_layout_;            // of config_
   std::vector<RopeTable> rope_tables_;  // as config_.ropes
   // What was copied into memory of our own; parts of the model hold it too.
   std::shared_ptr<const std::vector<std::unique_ptr<float[]>>> copies_;
@@ -102,6 +108,7 @@ class Model {
                                                    Stream&, const std::function<void(double)>&);
   friend Result<std::unique_ptr<Model>> model_without(const Model&, std::span<const int32_t>, const ModelOptions&,
                                                       Stream&);
+  void check_states(const ForwardBatch& batch, const StateSlots& states) const;
   Scratch scratch_;                   // of the largest step
   Scratch step_;                      // cut to this one
   std::vector<int32_t> every_token_;  // 0, 1, ... of the largest step

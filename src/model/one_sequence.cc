@@ -16,6 +16,7 @@ OneSequence::OneSequence(Model& model, Stream& stream, const OneSequenceOptions&
   memory_.resize(static_cast<size_t>(kv_pool_bytes(layers, n_blocks)) + 64);
   auto start = reinterpret_cast<uintptr_t>(memory_.data());
   kv_ = kv_pool(layers, n_blocks, memory_.data() + (64 - start % 64) % 64);
+  state_.resize(static_cast<size_t>(model.state_layout().slot_bytes()));
   for (int32_t i = 0; i < n_blocks; ++i) table_.push_back(BlockId{options_.backwards ? n_blocks - 1 - i : i});
 }
 
@@ -32,11 +33,14 @@ void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows,
     arrays_.add_run(tokens.first(static_cast<size_t>(n)), static_cast<int32_t>(n_tokens_), table_);
     for (int32_t i = 0; on_rows && i < n; ++i) arrays_.want(i);
     arrays_.add_blocks(table_);
+    for (int32_t i = 0; !state_.empty() && i < n; ++i) arrays_.add_state_out(i + 1 < n ? -1 : 0);
+    if (!state_.empty()) arrays_.add_state_in(n_tokens_ == 0 ? -1 : 0);
     arrays_.end_sequence();
     const ForwardBatch batch = arrays_.batch();
     logits_.resize(static_cast<size_t>(std::max<int64_t>(1, batch.n_rows) * V));
     const TensorView logits(logits_.data(), DType::kF32, {std::max<int64_t>(1, batch.n_rows), V});
-    model_.forward(stream_, batch, kv_, logits.first_rows(batch.n_rows));
+    const StateSlots state = {.bytes = state_.data(), .slot_bytes = model_.state_layout().slot_bytes(), .n_slots = 1};
+    model_.forward(stream_, batch, kv_, logits.first_rows(batch.n_rows), {}, state);
     if (on_rows) on_rows(n_tokens_, logits);
     n_tokens_ += n;
     tokens = tokens.subspan(static_cast<size_t>(n));
@@ -45,6 +49,7 @@ void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows,
 
 void OneSequence::truncate(int64_t n) {
   CHECK(n >= 0 && n <= n_tokens_);
+  CHECK(state_.empty() || n == 0 || n == n_tokens_, "a recurrent model goes on after its last token alone");
   n_tokens_ = n;
 }
 

@@ -37,7 +37,7 @@ class OneSequence {
   int64_t n_tokens() const { return n_tokens_; }
   int64_t kv_bytes() const { return static_cast<int64_t>(memory_.size()); }
   const std::vector<PagedKv>& kv() const { return kv_; }
-  // Forgets what lies after the first n tokens.
+  // Forgets what lies after the first n tokens; of a model with recurrent layers all or none of it.
   void truncate(int64_t n);
 
  private:
@@ -47,6 +47,7 @@ class OneSequence {
   int64_t n_tokens_ = 0;
   std::vector<std::byte> memory_;
   std::vector<PagedKv> kv_;
+  std::vector<std::byte> state_;  // of a model with recurrent layers, after all tokens
   std::vector<BlockId> table_;
   std::vector<float> logits_;
   BatchArrays arrays_;

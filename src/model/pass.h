@@ -9,6 +9,7 @@
 
 #include "kernels/forward_batch.h"
 #include "kernels/paged_kv.h"
+#include "kernels/state_walk.h"
 #include "model/config.h"
 #include "model/linear_layer.h"
 #include "model/rope.h"
@@ -43,7 +44,9 @@ struct Pass {
   Stream& s;
   const ModelConfig& config;
   const ForwardBatch& batch;
-  std::span<const PagedKv> kv;       // [L]
+  std::span<const PagedKv> kv;  // [L]
+  const StateSlots& states;     // that batch.state_in and batch.state_out name; none without recurrent layers
+  const StateLayout& state_layout;
   std::span<const RopeTable> ropes;  // as config.ropes
   HiddenStates hidden;
   TensorView logits;  // [R, V]
@@ -55,6 +58,7 @@ struct Pass {
   int n_layers() const { return static_cast<int>(config.n_layers); }
   const LayerConfig& layer(int l) const { return config.layers[static_cast<size_t>(l)]; }
   bool is_last(int layer) const { return layer + 1 == n_layers(); }
+  LayerStates states_of(int layer) const { return {states, state_layout, layer}; }
   void seen(std::string_view name, int layer, const TensorView& x) const {
     if (tap) tap(name, layer, x);
   }

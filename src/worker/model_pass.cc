@@ -22,6 +22,8 @@ ModelPass::ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_
     : model_(model), stream_(stream) {
   const ModelConfig& config = model.config();
   facts_ = {.layers = model.kv_geometries(),
+            .state_bytes = model.state_layout().slot_bytes(),
+            .state_layout = model.state_layout().name(),
             .vocab_size = static_cast<int32_t>(config.vocab_size),
             .width = static_cast<int32_t>(config.width),
             .window = widest_window(model.kv_geometries()),

@@ -24,7 +24,7 @@ constexpr int32_t kBlocksSought = 64;
 std::string layout_of(const KvStore& kv, const ModelFacts& facts) {
   std::string out;
   for (const KvLayout& layout : kv.layouts()) out += layout.name() + ';';
-  if (facts.state_bytes > 0) out += "state " + std::to_string(facts.state_bytes) + ';';
+  if (facts.state_bytes > 0) out += "state " + std::to_string(facts.state_bytes) + ' ' + facts.state_layout + ';';
   return out;
 }
 

@@ -62,9 +62,10 @@ struct Matrices {
 
 // x += o * attention(turned q, turned k, v) for each layer, where a latent row is the turned k and begins with v, and
 // of a layer that keeps nothing x += o * x; logits = embedding * x.
+// With a state, the last layer keeps one, half of what it was and x: x += o * state.
 class HandMade : public Model {
  public:
-  HandMade(Matrices& m, Stream& s) : Model(parts()) {
+  HandMade(Matrices& m, Stream& s, bool has_state = false) : Model(parts(has_state)) {
     embedding_ = prepare_weight(s, m.embedding.view());
     for (size_t l = 0; l < kLayers; ++l) {
       const auto prepared = [&s](Matrix& matrix) {
@@ -80,11 +81,15 @@ class HandMade : public Model {
   KvGeometry kv_geometry(int layer) const override { return kGeometry[layer]; }
 
  private:
-  static Parts parts() {
+  static Parts parts(bool has_state) {
     Parts p;
     p.config = {.n_layers = kLayers, .width = kWidth, .vocab_size = kVocab, .trained_context_len = kContext};
     p.config.ropes = {{.n_pairs = kPairs}};
     p.config.layers.resize(kLayers);
+    if (has_state) {
+      p.config.layers.back().mixer = Mixer::kState;
+      p.config.layers.back().state_len = kWidth;
+    }
     p.options = {.context_len = kContext, .step_tokens = kSteps, .max_rows = kSteps};
     p.scratch = Scratch::allocate(p.config, kSteps, kSteps).value();
     return p;
@@ -118,6 +123,18 @@ class HandMade : public Model {
     }
     ops::paged_attention(s, attention, q, p.kv[i], p.batch, {.scale = scale_of(l), .window = g.window});
   }
+  static void recur(const Pass& p, int l, const TensorView& x, const TensorView& out) {
+    std::vector<float> running(kWidth);
+    for (int32_t s = 0; s < p.batch.n_sequences; ++s) {
+      walk_states(p.batch, s, p.states_of(l), running,
+                  [&](int32_t t, std::span<const float> from, std::span<float> to) {
+                    for (size_t c = 0; c < kWidth; ++c) {
+                      to[c] = (from.empty() ? 0.0f : 0.5f * from[c]) + x.row_as<float>(t)[c];
+                      out.row_as<float>(t)[c] = to[c];
+                    }
+                  });
+    }
+  }
   void run(Pass& p) override {
     Stream& s = p.s;
     const ForwardBatch& b = p.batch;
@@ -134,7 +151,8 @@ class HandMade : public Model {
         attend(p, l, x, angles, attention);
         product(s, {out}, attention, {&o_[i]});
       } else {
-        product(s, {out}, x, {&o_[i]});
+        if (p.layer(l).mixer == Mixer::kState) recur(p, l, x, attention);
+        product(s, {out}, p.layer(l).mixer == Mixer::kState ? attention : x, {&o_[i]});
       }
       ops::add(s, x, out);
     }

@@ -46,11 +46,15 @@ EagleHead::PassResult EagleHead::run(const ForwardBatch& batch) {
   step_.cut_to(whole_, batch.n_tokens, batch.n_rows);
   const Scratch& t = step_;
   const Tap no_tap;
+  const StateSlots no_states;
+  const StateLayout no_state_layout;
   const float eps = form_.layer.norm_eps;
   Pass p{.s = stream_,
          .config = form_.layer,
          .batch = batch,
          .kv = kv_->layers(),
+         .states = no_states,
+         .state_layout = no_state_layout,
          .ropes = {&rope_, 1},
          .hidden = {},
          .logits = rows_.logits.first_rows(batch.n_rows),
