@@ -115,7 +115,7 @@ int32_t BlockCache::find_blocks(ScopeId scope, std::span<const TokenId> tokens) 
 
 // The same of those that one can go on after.
 int32_t BlockCache::find_path(ScopeId scope, std::span<const TokenId> tokens) {
-  const int32_t n_matched = find_blocks(scope, tokens);
+  const int32_t n_matched = n_agreed_ = find_blocks(scope, tokens);
   if (!states_.keeps_states()) return n_matched;
   return cut_path_to_state(scope, tokens.first(static_cast<size_t>(n_matched)));
 }

@@ -97,6 +97,8 @@ class BlockCache {
   // How many tokens match() would find, had the device room for them, and no more than that: 0 for want of memory to
   // look.
   int32_t n_known(ScopeId scope, std::span<const TokenId> tokens);
+  // Of the last match() or n_known(): how many tokens blocks are known for, whether one can go on after them or not.
+  int32_t n_agreed() const { return n_agreed_; }
   // Fills the empty `table` with the blocks that hold the first n_tokens of `from`, an unfinished one included.
   void fork(const BlockTable& from, int32_t n_tokens, BlockTable& table);
   // The same as far as resume_point(), which is returned, with its state.
@@ -195,6 +197,7 @@ class BlockCache {
   StatePool states_;
   PrefixTree tree_;
   std::vector<NodeId> path_;  // of find_path()
+  int32_t n_agreed_ = 0;      // of it
   bool uses_lower_tiers_ = true;
   int64_t n_moved_down_ = 0;
   int64_t n_moved_up_ = 0;

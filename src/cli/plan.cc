@@ -62,7 +62,8 @@ Status print_devices(const host::Loaded& sized, const EngineOptions& engine, int
   const int64_t n_blocks = (sized.context_len + engine.block_len - 1) / engine.block_len;
   const MemoryUse& use = sized.model->memory();
   const int64_t taken = use.mapped_bytes + use.repacked_bytes + use.scratch_bytes + use.workspace_bytes +
-                        n_streams * n_blocks * kv_bytes_of_block(*sized.model, engine.kv_dtype, engine.block_len);
+                        n_streams * (n_blocks * kv_bytes_of_block(*sized.model, engine.kv_dtype, engine.block_len) +
+                                     sized.model->state_layout().slot_bytes());
   for (const std::string& text : asked) {
     ASSIGN_OR_RETURN(const Devices devices, devices_from(text));
     constexpr const char* kSaid[] = {"does not fit", "fits, tightly", "fits with room to spare"};
@@ -134,7 +135,9 @@ int plan(const PlanOptions& options) {
   if (!sized) return fail(sized.error());
   const int64_t limit = serve.model.memory_bytes > 0 ? serve.model.memory_bytes : usable_bytes();
   const bool is_encoder = sized->model->config().is_encoder();
-  ModelFacts facts{.layers = sized->model->kv_geometries(), .context_len = sized->context_len};
+  const int64_t state_bytes = sized->model->state_layout().slot_bytes();
+  ModelFacts facts{
+      .layers = sized->model->kv_geometries(), .state_bytes = state_bytes, .context_len = sized->context_len};
   if (is_encoder) facts.encoder = EncoderFacts{};
   auto engine = size_engine(facts, sized->engine_options(limits));
   if (!engine) return fail(engine.error());
@@ -146,6 +149,7 @@ int plan(const PlanOptions& options) {
   }
   std::printf("%s, %s of keys and values a token\n", sized->description().c_str(),
               amount(planned_block_bytes(*sized->model, *engine) / engine->block_len).c_str());
+  if (state_bytes > 0) std::printf("%s of recurrent state a sequence\n", amount(state_bytes).c_str());
   print_memory(*sized, *engine, limit);
   const int64_t n_tokens =
       engine->kv_bytes / kv_bytes_of_block(*sized->model, engine->kv_dtype, engine->block_len) * engine->block_len;

@@ -53,8 +53,7 @@ Status size_states(const ModelFacts& model, EngineOptions& options) {
     options.states_bytes = options.host_states_bytes = 0;
     return {};
   }
-  constexpr int64_t kStatesOfASequence = 4;
-  if (options.states_bytes == 0) options.states_bytes = kStatesOfASequence * options.max_sequences * model.state_bytes;
+  options.states_bytes = states_bytes_of(model.state_bytes, options);
   if (options.states_bytes / model.state_bytes < kLeastStates || options.states_bytes / model.state_bytes > INT32_MAX) {
     return invalid("Memory of " + std::to_string(options.states_bytes / kMiB) +
                        " MiB for recurrent states was asked for; one takes " + std::to_string(model.state_bytes) +
@@ -74,6 +73,12 @@ int32_t rows_of(const EngineOptions& options) {
   if (options.max_rows > 0) return options.max_rows;
   constexpr int32_t kTexts = 4;
   return options.max_sequences + std::min(options.max_sequences, kTexts) * options.max_drafts;
+}
+
+int64_t states_bytes_of(int64_t state_bytes, const EngineOptions& options) {
+  constexpr int64_t kStatesOfASequence = 4;
+  if (state_bytes == 0 || options.states_bytes > 0) return state_bytes == 0 ? 0 : options.states_bytes;
+  return kStatesOfASequence * options.max_sequences * state_bytes;
 }
 
 Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options) {

@@ -10,6 +10,10 @@ namespace ibid {
 // pay.
 int32_t rows_of(const EngineOptions& options);
 
+// Of the states of sequences and of snapshots, on the device, where one state has so many: what was asked for, or four
+// states for each sequence.
+int64_t states_bytes_of(int64_t state_bytes, const EngineOptions& options);
+
 // Fills in what was left to us (kv_bytes, max_rows) and refuses what cannot work, with the numbers.
 Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options);
 

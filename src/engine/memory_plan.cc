@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "sample/sampler.h"
 #include "spec/lookup/lookup_proposer.h"
+#include "worker/disk_thread.h"
 
 namespace ibid {
 namespace {
@@ -50,6 +51,11 @@ void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions&
   // A prompt stands in its request and in its sequence, with a table of blocks and the order of a running one's batch.
   const int64_t of_sequence = model.context_len() * 2 * static_cast<int64_t>(sizeof(TokenId));
   plan.add("sequences", (options.max_sequences + int64_t{options.max_waiting}) * of_sequence);
+  if (const int64_t state_bytes = model.state_layout().slot_bytes(); state_bytes > 0) {
+    plan.add("recurrent states", states_bytes_of(state_bytes, options));
+    if (options.host_states_bytes > 0) plan.add("recurrent states on the host", options.host_states_bytes);
+    if (!options.disk_folder.empty()) plan.add("recurrent states on their way to a disk", kDiskThreadBytes);
+  }
   if (options.max_drafts > 0)
     plan.add("texts that drafts come from", LookupProposer::bytes_of(model.context_len(), options.max_sequences));
 }

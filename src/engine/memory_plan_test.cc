@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "engine/engine.h"
 #include "fake_model.h"
 #include "model/kv_arithmetic.h"
+#include "model/testing/hand_made.h"
 #include "model/testing/loaded_model.h"
+#include "worker/disk_thread.h"
 
 namespace ibid {
 namespace {
@@ -38,6 +43,31 @@ TEST(MemoryPlan, RestOfALimitIsForKeysAndValuesInWholeBlocks) {
   EXPECT_EQ(refused.error().kind, ErrorKind::kExhausted);
   for (const MemoryPart& part : plan.parts) EXPECT_NE(refused.error().message.find(part.name), std::string::npos);
   EXPECT_FALSE(kv_bytes_within(1000, plan, *m.model, options).ok());
+}
+
+TEST(MemoryPlan, OfAModelWithRecurrentLayersHasItsStates) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  testing::hand_made::Matrices matrices;
+  const auto parts_of = [&](bool has_state, const EngineOptions& options) {
+    const testing::hand_made::HandMade model(matrices, stream, has_state);
+    MemoryPlan plan;
+    add_engine_parts(plan, model, options, 1);
+    std::map<std::string, int64_t> out;
+    for (const MemoryPart& part : plan.parts) {
+      if (part.name.starts_with("recurrent states")) out[part.name] = part.bytes;
+    }
+    return out;
+  };
+  using Parts = std::map<std::string, int64_t>;
+  constexpr int64_t kState = 4 * testing::hand_made::kWidth;  // F32, of its one such layer
+  const EngineOptions options{.max_sequences = 3};
+  EXPECT_EQ(parts_of(false, options), Parts());
+  EXPECT_EQ(parts_of(true, options), (Parts{{"recurrent states", 4 * 3 * kState}}));
+  const EngineOptions tiers{.disk_folder = "x", .states_bytes = 5 * kState, .host_states_bytes = 7 * kState};
+  EXPECT_EQ(parts_of(true, tiers), (Parts{{"recurrent states", 5 * kState},
+                                          {"recurrent states on the host", 7 * kState},
+                                          {"recurrent states on their way to a disk", kDiskThreadBytes}}));
 }
 
 // The budget of a 70B model with eight sequences of 4,096 tokens (row K13), in bytes and in the sequence's round

@@ -161,6 +161,36 @@ TEST(ResumePoints, TwoStatesAreEnoughAndOneIsRefused) {
   EXPECT_EQ(refused.error().where, "states_bytes");
 }
 
+// Beside a count of its own: what each prompt shares with an earlier one, and where snapshots lie.
+TEST(ResumePoints, CountsWhatSnapshotsSpareAndWhatTheirLackCosts) {
+  Recurrent r({.max_sequences = 2, .states_bytes = 40, .state_step = 16});
+  int64_t n_hits = 0, n_again = 0;
+  struct Asked {
+    int prompt_len, changed;  // the token from which it is another; -1: none
+  };
+  for (const Asked& asked :
+       {Asked{60, -1}, Asked{60, 50}, Asked{60, 30}, Asked{60, 10}, Asked{40, -1}, Asked{60, -1}}) {
+    Request request = r.request(asked.prompt_len, 1);
+    if (asked.changed >= 0) request.prompt[static_cast<size_t>(asked.changed)] = TokenId{63};
+    const bool is_first = n_hits == 0 && asked.changed < 0;
+    const int n_known = is_first ? 0 : asked.changed >= 0 ? asked.changed : asked.prompt_len - 1;
+    // At multiples of 16, and before the last token of the prompt that was asked before.
+    const bool is_again = !is_first && asked.changed < 0 && asked.prompt_len == 60;
+    const int n_found = is_again ? 59 : n_known / 16 * 16;
+    EXPECT_EQ(r.run(request), n_found) << asked.prompt_len << ' ' << asked.changed;
+    n_hits += n_found > 0;
+    n_again += n_known - n_found;
+  }
+  const EngineStats stats = r.core->stats();
+  EXPECT_EQ(stats.n_snapshot_hits, n_hits);
+  EXPECT_EQ(stats.tokens_without_snapshot, n_again);
+  EXPECT_EQ(stats.states_total, 40);
+  EXPECT_EQ(stats.states_in_use, 0);
+  EXPECT_EQ(stats.states_free + stats.states_cached, 40);
+  EXPECT_EQ(stats.states_cached, stats.n_snapshots);
+  EXPECT_EQ(stats.state_bytes, r.model->facts().state_bytes);
+}
+
 TEST(ResumePoints, ADraftModelThatHasThemIsRefused) {
   Recurrent r;
   const auto refused = DraftModel::create(std::make_unique<FakeModel>(kContextLen, 0, 0, true), r.stream,

@@ -1,7 +1,7 @@
 // What recurrent layers keep of a sequence besides keys and values: a state, of one size whatever the sequence's
-// length, which each token overwrites. A model has for each of its layers how much (StateGeometry); a StateLayout
-// says where the layers' parts stand in a slot of StateSlots, and names that where states outlive the process. States
-// are F32: sums that go on over a whole sequence lose too much in less.
+// length, which each token overwrites. A model has a StateGeometry for each of its layers. A StateLayout places them in
+// a slot of StateSlots, and names that where states outlive the process. States are F32: sums that go on over a whole
+// sequence lose too much in less.
 #pragma once
 
 #include <cstdint>

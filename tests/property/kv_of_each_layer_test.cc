@@ -51,6 +51,15 @@ TEST(KvOfEachLayer, AnswersAreTheRequestsOwnUnderAnySchedule) {
   expect_own_answers(model, stream);
 }
 
+// The same model with a recurrent layer: its states are found, forked, snapshotted, kept on a host and a disk.
+TEST(StateOfALayer, AnswersAreTheRequestsOwnUnderAnySchedule) {
+  Matrices matrices;
+  ThreadTeam team(2);
+  Stream stream(team);
+  HandMade model(matrices, stream, true);
+  expect_own_answers(model, stream);
+}
+
 // Layers that differ within the blocks that real models are made of (model/testing/mixed_layers.h).
 TEST(MixedLayers, AnswersAreTheRequestsOwnUnderAnySchedule) {
   ThreadTeam team(2);

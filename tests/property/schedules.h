@@ -282,6 +282,8 @@ class ScheduleRun {
     options.max_rows = model_.options().max_rows;
     options.host_bytes =
         schedule.n_host_contexts * n_blocks * KvStore::block_bytes(pass->facts(), kv_dtype, schedule.block_len);
+    options.state_step = 8 * schedule.block_len;
+    options.host_states_bytes = schedule.n_host_contexts * 4 * pass->facts().state_bytes;
     if (schedule.block_len == 8) options.host_copy_seconds = 1e-5;  // on the edge of being worth it
     if (folder_) options.disk_folder = folder_->path("kv");
     options.disk_bytes = int64_t{1} << 30;
@@ -309,6 +311,10 @@ class ScheduleRun {
     if (kind == DraftKind::kMtp && !has_mtp) kind = DraftKind::kEagle;
     // A view spares nothing where no layer reads far back.
     if (kind == DraftKind::kWindow && core_->facts().window > 0) kind = DraftKind::kRandom;
+    // What recurrent layers make of a sequence cannot be drafted from a part of its tokens, nor by a model that has
+    // some.
+    const bool is_own = kind == DraftKind::kItself || kind == DraftKind::kSkip || kind == DraftKind::kWindow;
+    if (is_own && core_->facts().state_bytes > 0) kind = DraftKind::kRandom;
     // A model made by hand shows no embeddings and outputs, which heads read.
     if ((is_eagle() || kind == DraftKind::kHeads) && model_.vocabulary() == nullptr) kind = DraftKind::kRandom;
     if (schedule.max_drafts > 0 && kind != DraftKind::kLookup) {

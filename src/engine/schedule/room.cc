@@ -86,6 +86,7 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
   if (!held) {
     const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
     s.place.match(cache_, known, plan.copies);
+    s.n_without_snapshot = cache_.states().keeps_states() ? cache_.n_agreed() - s.n_computed() : 0;
   }
   // Where nothing runs, it takes from those before it too: a policy may have chosen it although they hold blocks, which
   // would never be freed.

@@ -80,6 +80,19 @@ struct EngineStats {
   bool uses_host = false;     // there is one, and copying a block down and up costs less than computing it
   int64_t n_blocks_down = 0;  // moved to the host
   int64_t n_blocks_up = 0;    // found there, and brought back
+  // Recurrent states; none of a model without.
+  int64_t state_bytes = 0;  // of one
+  int32_t states_total = 0;
+  int32_t states_free = 0;
+  int32_t states_cached = 0;  // snapshots that no sequence refers to
+  int32_t states_in_use = 0;
+  int32_t n_snapshots = 0;  // on the device, the host or both
+  int32_t host_states_total = 0;
+  int32_t host_states_cached = 0;
+  int64_t n_states_down = 0;  // moved to the host
+  int64_t n_states_up = 0;
+  int64_t n_snapshot_hits = 0;          // requests that went on from a snapshot
+  int64_t tokens_without_snapshot = 0;  // of prompts: cached, and computed again as no snapshot was nearer
   DiskStats disk;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;

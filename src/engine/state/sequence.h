@@ -106,6 +106,8 @@ struct alignas(64) Sequence : SequenceTokens {
   std::vector<Sequence*> followers;  // the other choices, as long as they are held
   Pool pool;                         // of a request that pools
   SeqId id{};
+  // When it was last admitted: tokens whose blocks were cached and that are computed again, as no snapshot was nearer.
+  int32_t n_without_snapshot = 0;
 
   int32_t n_computed() const { return place.n_computed(); }
   int32_t n_missing() const { return n_tokens() - n_computed(); }

@@ -86,6 +86,8 @@ void Settler::admit(Sequence& s, double begun_at) {
   s.answer->usage().cached_tokens = s.n_computed();
   counts_.prompt_tokens += s.prompt_len;
   counts_.cached_tokens += s.n_computed();
+  counts_.n_snapshot_hits += cache_.states().keeps_states() && s.n_computed() > 0;
+  counts_.tokens_without_snapshot += s.n_without_snapshot;
 }
 
 void Settler::settle(const Share& share, ShareResult& result, double now) {

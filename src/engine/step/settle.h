@@ -14,8 +14,10 @@
 namespace ibid {
 
 struct SettleCounts {
-  int64_t prompt_tokens = 0;  // of requests whose prompt has been computed
-  int64_t cached_tokens = 0;  // of those, found in the prefix tree
+  int64_t prompt_tokens = 0;            // of requests whose prompt has been computed
+  int64_t cached_tokens = 0;            // of those, found in the prefix tree
+  int64_t n_snapshot_hits = 0;          // of those requests, of a model with recurrent layers, that found any
+  int64_t tokens_without_snapshot = 0;  // of theirs: cached, and computed again as no snapshot was nearer
   int64_t generated_tokens = 0;
   int64_t n_drafts = 0;         // times that a sequence had any in a step
   int64_t drafted_tokens = 0;   // that were verified

@@ -153,6 +153,31 @@ constexpr MetricRow kTable[] = {
        to.add("way", "from_host", static_cast<double>(f.engine.n_blocks_up));
        to.add("way", "from_disk", static_cast<double>(f.engine.disk.n_fetched));
      }},
+    {"states", nullptr, nullptr, "gauge", "Slots for recurrent states by state; a cached one holds a snapshot.",
+     [](From f, Samples& to) {
+       to.add("state", "free", f.engine.states_free);
+       to.add("state", "cached", f.engine.states_cached);
+       to.add("state", "in_use", f.engine.states_in_use);
+     }},
+    {"states_host", nullptr, nullptr, "gauge", "Slots for recurrent states on the host by state.",
+     [](From f, Samples& to) {
+       to.add("state", "free", f.engine.host_states_total - f.engine.host_states_cached);
+       to.add("state", "cached", f.engine.host_states_cached);
+     }},
+    {"states_moved_total", nullptr, nullptr, "counter",
+     "Recurrent states that moved to a lower tier, and that were found there and brought back.",
+     [](From f, Samples& to) {
+       to.add("way", "to_host", static_cast<double>(f.engine.n_states_down));
+       to.add("way", "from_host", static_cast<double>(f.engine.n_states_up));
+       to.add("way", "from_disk", static_cast<double>(f.engine.disk.n_states_fetched));
+     }},
+    {"snapshots", nullptr, nullptr, "gauge", "Snapshots of recurrent states, on the device and the host.",
+     [](From f, Samples& to) { to.add(int64_t{f.engine.n_snapshots}); }},
+    {"snapshot_hits_total", nullptr, nullptr, "counter", "Requests that went on from a snapshot of a recurrent state.",
+     [](From f, Samples& to) { to.add(f.engine.n_snapshot_hits); }},
+    {"snapshot_missed_tokens_total", nullptr, nullptr, "counter",
+     "Tokens of prompts that were cached and computed again, as no snapshot of a recurrent state was nearer.",
+     [](From f, Samples& to) { to.add(f.engine.tokens_without_snapshot); }},
     {"cache_disk_files", nullptr, nullptr, "gauge", "Blocks of the disk tier, of any model.",
      [](From f, Samples& to) { to.add(f.engine.disk.n_blocks); }},
     {"cache_disk_bytes", nullptr, nullptr, "gauge", "Bytes of the disk tier's files.",

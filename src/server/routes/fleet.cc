@@ -29,16 +29,20 @@ struct Fleet::Entry {
 };
 
 void add_stats(const EngineStats& more, EngineStats& to) {
-  for (const auto count : {&EngineStats::n_steps, &EngineStats::slots_unfilled, &EngineStats::n_blocks_down,
-                           &EngineStats::n_blocks_up, &EngineStats::prompt_tokens, &EngineStats::cached_tokens,
-                           &EngineStats::generated_tokens, &EngineStats::n_drafts, &EngineStats::drafted_tokens,
-                           &EngineStats::accepted_tokens, &EngineStats::n_preemptions, &EngineStats::n_finished,
-                           &EngineStats::n_cancelled, &EngineStats::n_failed, &EngineStats::n_overdue})
+  for (const auto count :
+       {&EngineStats::n_steps, &EngineStats::slots_unfilled, &EngineStats::n_blocks_down, &EngineStats::n_blocks_up,
+        &EngineStats::prompt_tokens, &EngineStats::cached_tokens, &EngineStats::generated_tokens,
+        &EngineStats::n_drafts, &EngineStats::drafted_tokens, &EngineStats::accepted_tokens,
+        &EngineStats::n_preemptions, &EngineStats::n_finished, &EngineStats::n_cancelled, &EngineStats::n_failed,
+        &EngineStats::n_overdue, &EngineStats::n_states_down, &EngineStats::n_states_up, &EngineStats::n_snapshot_hits,
+        &EngineStats::tokens_without_snapshot})
     to.*count += more.*count;
   for (const auto count :
        {&EngineStats::n_running, &EngineStats::n_waiting, &EngineStats::blocks_total, &EngineStats::blocks_free,
         &EngineStats::blocks_cached, &EngineStats::blocks_in_use, &EngineStats::blocks_shared,
-        &EngineStats::host_blocks_total, &EngineStats::host_blocks_cached})
+        &EngineStats::host_blocks_total, &EngineStats::host_blocks_cached, &EngineStats::states_total,
+        &EngineStats::states_free, &EngineStats::states_cached, &EngineStats::states_in_use, &EngineStats::n_snapshots,
+        &EngineStats::host_states_total, &EngineStats::host_states_cached})
     to.*count += more.*count;
   for (size_t i = 0; i < to.accepted_at.size(); ++i) to.accepted_at[i] += more.accepted_at[i];
 }
@@ -50,6 +54,8 @@ EngineStats counters_of(EngineStats stats) {
   stats.slots_unfilled = 0;
   stats.n_running = stats.n_waiting = stats.blocks_total = stats.blocks_free = stats.blocks_cached = 0;
   stats.blocks_in_use = stats.blocks_shared = stats.host_blocks_total = stats.host_blocks_cached = 0;
+  stats.states_total = stats.states_free = stats.states_cached = stats.states_in_use = stats.n_snapshots = 0;
+  stats.host_states_total = stats.host_states_cached = 0;
   return stats;
 }
 
