@@ -84,11 +84,11 @@ class EngineServer {
     backend_ = make_engine_backend(std::move(parts));
     server.port = 0;
     log_ = *RequestLog::open("/dev/null", false, true);
-    service_ = std::make_unique<Service>(server, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log_);
-    http_ = std::make_unique<HttpServer>(server, *service_, *log_);
+    front_ = std::make_unique<FrontDoor>(server, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log_);
+    http_ = std::make_unique<HttpServer>(server, *front_, *log_);
     EXPECT_TRUE(http_->listen().ok());
     http_->start();
-    service_->set_backend(backend_.get());
+    front_->set_backend(backend_.get());
   }
   ~EngineServer() {
     http_->stop();
@@ -96,7 +96,7 @@ class EngineServer {
   }
   int port() const { return http_->port(); }
   EngineStats stats() const { return backend_->stats(); }
-  const Service& service() const { return *service_; }
+  const FrontDoor& front() const { return *front_; }
   ThreadTeam& team() { return team_; }
 
   static constexpr int32_t kContext = 512;
@@ -106,7 +106,7 @@ class EngineServer {
   Stream stream_{team_};
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<RequestLog> log_;
-  std::unique_ptr<Service> service_;
+  std::unique_ptr<FrontDoor> front_;
   std::unique_ptr<HttpServer> http_;
 };
 

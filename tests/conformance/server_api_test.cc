@@ -352,7 +352,7 @@ TEST(ServerHealth, ReportsLoadingReadyStalledAndDraining) {
   RawClient client(server.port());
   EXPECT_NE(client.get("/health").body.find("loading"), std::string::npos);
   EXPECT_EQ(client.post("/v1/completions", R"({"prompt":"x"})").status, 503);
-  server.service->set_backend(&server.backend);
+  server.front->set_backend(&server.backend);
   EXPECT_TRUE(eventually([&] { return client.get("/health").status == 200; }));
   server.backend.frozen = true;
   RawClient waits(server.port());
@@ -362,7 +362,7 @@ TEST(ServerHealth, ReportsLoadingReadyStalledAndDraining) {
   server.backend.frozen = false;
   EXPECT_EQ(waits.answer().status, 200);
   EXPECT_EQ(client.get("/health").status, 200);
-  server.service->set_draining();
+  server.front->set_draining();
   EXPECT_NE(client.get("/health").body.find("draining"), std::string::npos);
 }
 

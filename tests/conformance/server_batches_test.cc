@@ -15,7 +15,7 @@ class BatchServer {
  public:
   BatchServer(const std::string& folder, const std::string& keys, FakeBackend::Options engine = {})
       : batches(*Batches::open(folder, 64 << 20, 1 << 20)), server({}, engine, keys) {
-    batches->start(*server.service);
+    batches->start(*server.front);
   }
   ~BatchServer() { batches->stop(); }
   // One batch of the tenant's, of lines with these bodies.

@@ -150,8 +150,8 @@ Status listen(const ServerOptions& given) {
   options.port = 0;
   options.log_file = "/dev/null";
   const auto log = *RequestLog::open(options.log_file, true, true);
-  Service service(options, ApiKeys(), *log);
-  HttpServer http(options, service, *log);
+  FrontDoor front(options, ApiKeys(), *log);
+  HttpServer http(options, front, *log);
   return http.listen();
 }
 

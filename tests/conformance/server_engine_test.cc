@@ -149,7 +149,7 @@ TEST(ServerEngine, AClientThatGoesFreesItsBlocksWithinTwoStepsInPrefillAndInDeco
     EXPECT_TRUE(eventually([&] { return server.stats().blocks_in_use > 0; }));
   };
   EXPECT_LE(steps_until(server, in_prefill, is_free), 2);
-  EXPECT_TRUE(eventually([&] { return server.service().n_active() == 0; }));
+  EXPECT_TRUE(eventually([&] { return server.front().n_active() == 0; }));
 }
 
 TEST(ServerEngine, AClientThatGoesFromTheQueueIsForgottenWithinTwoSteps) {

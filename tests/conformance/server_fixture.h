@@ -21,12 +21,12 @@ class TestServer {
     options.port = 0;
     if (options.log_file.empty()) options.log_file = "/dev/null";
     log = *RequestLog::open(options.log_file, true, true);
-    service = std::make_unique<Service>(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log);
-    http = std::make_unique<HttpServer>(options, *service, *log);
+    front = std::make_unique<FrontDoor>(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log);
+    http = std::make_unique<HttpServer>(options, *front, *log);
     const Status status = http->listen();
     EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
     http->start();
-    if (ready) service->set_backend(&backend);
+    if (ready) front->set_backend(&backend);
   }
   ~TestServer() {
     backend.frozen = false;
@@ -37,7 +37,7 @@ class TestServer {
 
   FakeBackend backend;
   std::unique_ptr<RequestLog> log;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<FrontDoor> front;
   std::unique_ptr<HttpServer> http;
 };
 

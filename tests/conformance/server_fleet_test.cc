@@ -74,7 +74,7 @@ class FleetServer {
     options.aliases = {"first"};
     options.io_threads = 4;
     log = *RequestLog::open(options.log_file, true, true);
-    service = std::make_unique<Service>(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log);
+    front = std::make_unique<FrontDoor>(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log);
     std::vector<FleetModel> models;
     const auto bytes_of = [](const std::string& name) { return name == "wide" ? 1000 : 10; };
     const auto check = [this, bytes_of](const std::string& name, int64_t memory) -> Status {
@@ -97,9 +97,9 @@ class FleetServer {
                         [name, check](int64_t memory) { return check(name, memory); },
                         [this] { return std::to_string(counts.version); }});
     }
-    fleet = std::make_unique<Fleet>(FleetOptions{std::move(models), memory_bytes, max_loaded}, *service);
-    service->set_fleet(fleet.get());
-    http = std::make_unique<HttpServer>(options, *service, *log);
+    fleet = std::make_unique<Fleet>(FleetOptions{std::move(models), memory_bytes, max_loaded}, *front);
+    front->set_fleet(fleet.get());
+    http = std::make_unique<HttpServer>(options, *front, *log);
     EXPECT_TRUE(http->listen().ok());
     http->start();
   }
@@ -107,7 +107,7 @@ class FleetServer {
   void stop() {
     if (!http) return;
     counts.is_over = true;
-    service->set_draining();
+    front->set_draining();
     fleet->join();
     http->stop();
     fleet = nullptr;
@@ -122,7 +122,7 @@ class FleetServer {
 
   Counts counts;
   std::unique_ptr<RequestLog> log;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<FrontDoor> front;
   std::unique_ptr<Fleet> fleet;
   std::unique_ptr<HttpServer> http;
 };
@@ -386,7 +386,7 @@ TEST(Fleet, ABatchOfTwoModelsThatDoNotFitTogetherEnds) {
   const TempFolder folder;
   FleetServer server(100, "", 1);
   const std::unique_ptr<Batches> batches = *Batches::open(folder.path(), 1 << 20, 1 << 20);
-  batches->start(*server.service);
+  batches->start(*server.front);
   std::string lines;
   for (int i = 0; i < 12; ++i) {
     lines += "{\"custom_id\":\"" + std::to_string(i) + R"(","method":"POST","url":"/v1/completions","body":)" +
@@ -398,7 +398,7 @@ TEST(Fleet, ABatchOfTwoModelsThatDoNotFitTogetherEnds) {
   const std::string id = batches->create(batch)->id;
   EXPECT_TRUE(eventually([&] { return batches->find(id, "")->is_over(); }));
   EXPECT_EQ(batches->find(id, "")->n_completed, 12);
-  server.service->set_draining();
+  server.front->set_draining();
   batches->stop();
   server.stop();
 }

@@ -21,7 +21,7 @@ TEST(ServerGone, AClientThatGoesFreesItsPlaceInTheQueueAndInTheStep) {
   running.close();
   EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0; }));
   EXPECT_EQ(server.backend.n_cancelled, 5);
-  EXPECT_TRUE(eventually([&] { return server.service->n_active() == 0 && server.http->n_connections() == 0; }));
+  EXPECT_TRUE(eventually([&] { return server.front->n_active() == 0 && server.http->n_connections() == 0; }));
 }
 
 TEST(ServerQueue, ABurstBeyondTheBoundGets429AtOnce) {
@@ -278,7 +278,7 @@ TEST(ServerLife, DrainingEndsIdleConnectionsAndLetsStreamsEnd) {
   EXPECT_EQ(idle.get("/health").status, 200);
   stream.send(RawClient::post_text("/v1/completions", R"({"prompt":"x","max_tokens":50,"seed":1,"stream":true})"));
   ASSERT_TRUE(stream.receive_until("data: "));
-  server.service->set_draining();
+  server.front->set_draining();
   server.http->drain();
   EXPECT_TRUE(idle.closed_within(60));
   EXPECT_EQ(read_events(stream.answer().body).text, FakeBackend::answer("x", 1, 50));
@@ -306,7 +306,7 @@ TEST(ServerLife, APortInUseIsOneSentence) {
   TestServer first;
   ServerOptions options;
   options.port = first.port();
-  HttpServer second(options, *first.service, *first.log);
+  HttpServer second(options, *first.front, *first.log);
   const Status status = second.listen();
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().kind, ErrorKind::kExhausted);

@@ -23,7 +23,7 @@ TEST(ServerPredict, InstancesAreAnsweredAsTheirRoutesAnswerThem) {
   EXPECT_EQ(prediction(answer, 2).find("data")->text(),
             post_json(client, "/v1/embeddings", R"({"input":"hey"})").find("data")->text());
   EXPECT_EQ(prediction(answer, 3).find("tokens")->text(), "[97,98]");
-  EXPECT_TRUE(eventually([&] { return server.service->n_active() == 0; }));
+  EXPECT_TRUE(eventually([&] { return server.front->n_active() == 0; }));
 }
 
 TEST(ServerPredict, ErrorOfAnInstanceStandsInItsPlace) {
@@ -70,7 +70,7 @@ TEST(ServerPredict, LeavingClientCancelsAllInstances) {
     client.send(RawClient::post_text("/predict", R"({"instances":[)" + one + "," + one + "," + one + "]}"));
     EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 3; }));
   }
-  EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0 && server.service->n_active() == 0; }));
+  EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0 && server.front->n_active() == 0; }));
 }
 
 TEST(ServerPredict, IsOfTheTenantWhoseKeyAsks) {

@@ -7,15 +7,15 @@
 namespace ibid {
 namespace {
 
-// A service without sockets.
+// A front door without sockets.
 class Handler {
  public:
   explicit Handler(ServerOptions options = {}, FakeBackend::Options engine = {}, const std::string& keys = "",
                    bool has_model = true)
       : backend(engine),
         log_(*RequestLog::open("/dev/null", true, true)),
-        service(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log_) {
-    if (has_model) service.set_backend(&backend);
+        front(options, keys.empty() ? ApiKeys() : *ApiKeys::parse(keys), *log_) {
+    if (has_model) front.set_backend(&backend);
   }
   ~Handler() {
     backend.frozen = false;
@@ -27,7 +27,7 @@ class Handler {
     WebRequest request{.method = method, .target = path, .headers = std::move(headers), .body = std::move(body)};
     if (request.header("host").empty()) request.headers.emplace_back("host", "localhost");
     if (request.header("content-type").empty()) request.headers.emplace_back("content-type", "application/json");
-    return service.handle(request, [] {});
+    return front.handle(request, [] {});
   }
   // "status code param" of a refusal; "200" of what is answered or begun.
   std::string outcome(const std::string& path, std::string body, const char* method = "POST",
@@ -39,7 +39,7 @@ class Handler {
     if (exchange.response.status == 200 && exchange.response.body.find("response.failed") != std::string::npos)
       out += " response.failed";
     const Abort gone = Abort::kClientGone;
-    service.finish(exchange, exchange.generation ? &gone : nullptr);
+    front.finish(exchange, exchange.generation ? &gone : nullptr);
     return out;
   }
 
@@ -49,7 +49,7 @@ class Handler {
   std::unique_ptr<RequestLog> log_;
 
  public:
-  Service service;
+  FrontDoor front;
 };
 
 struct Row {
@@ -92,9 +92,9 @@ TEST(ServerRefusals, MissingCapabilityIsReportedBeforeTheBodysFaults) {
   Handler loading({}, {}, "", false), draining;
   EXPECT_EQ(loading.outcome(kChat, "no json"), "503 loading");
   EXPECT_EQ(loading.outcome("/health", "", "GET"), "503");
-  loading.service.set_draining();
+  loading.front.set_draining();
   EXPECT_EQ(loading.outcome(kChat, "no json"), "503 loading");
-  draining.service.set_draining();
+  draining.front.set_draining();
   EXPECT_EQ(draining.outcome(kChat, "no json"), "503 shutting_down");
 }
 
@@ -169,10 +169,10 @@ TEST(ServerRefusals, RoomIsCheckedBetweenTheModelsNameAndTheRequest) {
               "429 tenant_sequences");
     EXPECT_EQ(handler.outcome(kChat, wrong_grammar, "POST", key), "400 invalid_value guided_regex");
   }
-  handler.service.finish(first, nullptr);
+  handler.front.finish(first, nullptr);
   WebExchange two = handler.handle(kChat, "{" + kUser + R"(,"n":2})", "POST", key);
   EXPECT_EQ(two.response.status, 200) << "all places of the tenant are free again";
-  handler.service.finish(two, nullptr);
+  handler.front.finish(two, nullptr);
 }
 
 TEST(ServerRefusals, ARequestIsBuiltThenMeasuredThenGivenMemory) {

@@ -51,7 +51,7 @@ void besiege(int n, int n_honest, double honest_seconds) {
     ADD_FAILURE() << name << ": " << count << " answers were neither a 4xx nor a closed connection";
   EXPECT_GE(n_streams, n_honest);
   EXPECT_EQ(n_right, n_streams);
-  EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0 && server.service->n_active() == 0; }));
+  EXPECT_TRUE(eventually([&] { return server.backend.n_live() == 0 && server.front->n_active() == 0; }));
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
   EXPECT_TRUE(eventually([&] { return n_descriptors() <= descriptors; }));
   EXPECT_EQ(RawClient(server.port()).get("/health").status, 200);

@@ -13,7 +13,7 @@ std::string long_body(const std::string& user, int schema) {
 
 // What has come and is not handled yet.
 bool wait_for_bytes(TestServer& server, int64_t n) {
-  return eventually([&] { return server.service->add_body_bytes(0) == n; });
+  return eventually([&] { return server.front->add_body_bytes(0) == n; });
 }
 
 TEST(ServerTurns, RequestsOfGoneClientsArePassedOver) {
@@ -31,7 +31,7 @@ TEST(ServerTurns, RequestsOfGoneClientsArePassedOver) {
     gone.send(RawClient::post_text("/v1/chat/completions", long_body("hey", 100 + i)));
     if (i % 2 == 0) gone.reset_on_close();
   }
-  ASSERT_TRUE(eventually([&] { return server.service->n_gone() == kGone; }));
+  ASSERT_TRUE(eventually([&] { return server.front->n_gone() == kGone; }));
   RawClient last(server.port());
   last.send(RawClient::post_text("/v1/chat/completions", long_body("hey", 2)));
   server.backend.n_let_go = 1;
@@ -41,7 +41,7 @@ TEST(ServerTurns, RequestsOfGoneClientsArePassedOver) {
   EXPECT_EQ(server.backend.n_submitted, 2);
   first.close(), last.close();
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
-  EXPECT_EQ(server.service->add_body_bytes(0), 0);
+  EXPECT_EQ(server.front->add_body_bytes(0), 0);
   EXPECT_TRUE(eventually([&] { return log.requests().size() == kGone + 2; })) << "each is in the log";
   int n_told = 0;
   for (const Json& line : log.requests()) n_told += *line.find("status")->integer() == 499;
@@ -58,12 +58,12 @@ TEST(ServerTurns, AClientThatGoesBeforeItsBodyIsReadCostsNothing) {
     large.send(RawClient::post_text("/v1/completions", R"({"prompt":")" + std::string(200'000, 'x') + "\"}"));
     RawClient vectors(server.port());
     vectors.send(RawClient::post_text("/v1/embeddings", R"({"input":[)" + std::string(40'000, ' ') + R"("a","b"]})"));
-    ASSERT_TRUE(eventually([&] { return server.service->add_body_bytes(0) > 200'000; }));
+    ASSERT_TRUE(eventually([&] { return server.front->add_body_bytes(0) > 200'000; }));
   }
-  ASSERT_TRUE(eventually([&] { return server.service->n_gone() == 2; }));
+  ASSERT_TRUE(eventually([&] { return server.front->n_gone() == 2; }));
   server.backend.n_let_go = 1;
   EXPECT_EQ(first.answer().status, 200);
-  EXPECT_TRUE(eventually([&] { return server.service->add_body_bytes(0) == 0; }));
+  EXPECT_TRUE(eventually([&] { return server.front->add_body_bytes(0) == 0; }));
   EXPECT_EQ(server.backend.n_submitted, 1);
 }
 

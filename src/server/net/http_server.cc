@@ -26,8 +26,8 @@ using Acceptor = net::basic_socket_acceptor<StreamProtocol>;
 using boost::system::error_code;
 
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
-  State(const ServerOptions& options, Service& service, RequestLog& log)
-      : shared(std::make_shared<HttpShared>(options, service, log, heavy)),
+  State(const ServerOptions& options, FrontDoor& front, RequestLog& log)
+      : shared(std::make_shared<HttpShared>(options, front, log, heavy)),
         acceptor(net::make_strand(io)),
         backoff(acceptor.get_executor()) {
     for (size_t i = 0; i < kStrands; ++i) strands.push_back(net::make_strand(io));
@@ -75,8 +75,8 @@ void raise_descriptor_limit(int64_t wanted) {
 
 }  // namespace
 
-HttpServer::HttpServer(const ServerOptions& options, Service& service, RequestLog& log)
-    : state_(std::make_shared<State>(options, service, log)) {}
+HttpServer::HttpServer(const ServerOptions& options, FrontDoor& front, RequestLog& log)
+    : state_(std::make_shared<State>(options, front, log)) {}
 
 HttpServer::~HttpServer() { stop(); }
 
@@ -246,7 +246,7 @@ bool HttpServer::State::take_place(const net::ip::address& address) {
     return false;
   }
   ++count;
-  shared->service.on_connections(++shared->n_connections);
+  shared->front.on_connections(++shared->n_connections);
   return true;
 }
 
@@ -270,7 +270,7 @@ bool HttpServer::State::on_accept(error_code ec, StreamSocket socket) {
   error_code ignored;
   const net::ip::address address = address_of(socket);
   if (!take_place(address)) {
-    shared->service.metrics().add_connection_refused();
+    shared->front.metrics().add_connection_refused();
     static constexpr std::string_view kFull =
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: "
         "application/json\r\nContent-Length: 120\r\n\r\n"
@@ -290,7 +290,7 @@ bool HttpServer::State::on_accept(error_code ec, StreamSocket socket) {
   } catch (const std::exception&) {  // no memory: its place goes back
     const std::lock_guard lock(shared->mutex);
     if (--shared->per_address[address] <= 0) shared->per_address.erase(address);
-    shared->service.on_connections(--shared->n_connections);
+    shared->front.on_connections(--shared->n_connections);
     return true;
   }
   session->start();

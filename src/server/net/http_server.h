@@ -1,4 +1,4 @@
-// HttpServer: the sockets. Listens, reads requests, hands them to the Service, writes answers; keeps the limits in
+// HttpServer: the sockets. Listens, reads requests, hands them to the FrontDoor, writes answers; keeps the limits in
 // bytes, connections and seconds of ServerOptions. A pool of I/O threads; each connection on a strand of its own.
 #pragma once
 
@@ -6,13 +6,13 @@
 
 #include "server/observe/request_log.h"
 #include "server/request/options.h"
-#include "server/routes/service.h"
+#include "server/routes/front_door.h"
 
 namespace ibid {
 
 class HttpServer {
  public:
-  HttpServer(const ServerOptions& options, Service& service, RequestLog& log);
+  HttpServer(const ServerOptions& options, FrontDoor& front, RequestLog& log);
   ~HttpServer();
 
   // Binds and listens; kExhausted: the port is in use. start() begins to answer.

@@ -61,7 +61,7 @@ HttpSession::~HttpSession() {
       found != shared_->per_address.end() && --found->second <= 0) {
     shared_->per_address.erase(found);
   }
-  shared_->service.on_connections(--shared_->n_connections);
+  shared_->front.on_connections(--shared_->n_connections);
 }
 
 void HttpSession::start() {
@@ -79,7 +79,7 @@ void HttpSession::cancel() {
   net::post(stream_.get_executor(), [self = shared_from_this()] {
     if (self->phase_ == Phase::kAnswering && self->exchange_ &&
         (self->exchange_->generation || !self->exchange_->instances.empty()))
-      self->shared_->service.cancel(*self->exchange_);
+      self->shared_->front.cancel(*self->exchange_);
   });
 }
 
@@ -148,13 +148,13 @@ void HttpSession::on_bytes(error_code ec, size_t n) {
   // Many clients close on "[DONE]", and we may learn that before the kernel reports that it took the last bytes. The
   // close is reported once: another read would wait for its deadline.
   gone_ = true;
-  if (phase_ == Phase::kHandling) return shared_->service.on_gone();  // the request is passed over where it waits
+  if (phase_ == Phase::kHandling) return shared_->front.on_gone();  // the request is passed over where it waits
   if (!whole_) cut(Abort::kClientGone);
 }
 
 void HttpSession::read_header() {
   phase_ = Phase::kHeader;
-  arrived_ = shared_->service.now();
+  arrived_ = shared_->front.now();
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(shared_->options.max_header_bytes));
   parser_->body_limit(static_cast<uint64_t>(shared_->options.max_body_bytes));
@@ -168,14 +168,14 @@ void HttpSession::read_header() {
 void HttpSession::on_header(error_code ec) {
   if (ec) return refuse(ec);
   phase_ = Phase::kBody;
-  arrived_ = shared_->service.now();
+  arrived_ = shared_->front.now();
   keep_alive_ = parser_->keep_alive() && !shared_->draining;
   head_only_ = parser_->get().method() == http::verb::head;
   chunked_ = parser_->get().version() >= 11;
   if (const std::optional<HeadRefusal> wrong = check_head()) return refuse(wrong->status, wrong->message, wrong->code);
   if (parser_->is_done()) return handle();
   // A large body is not read before the key is known.
-  if (is_large() && !shared_->service.has_key(request_)) {
+  if (is_large() && !shared_->front.has_key(request_)) {
     return refuse(401, ApiKeys::kWanted, "invalid_api_key");
   }
   const bool expects = beast::iequals(parser_->get()[http::field::expect], "100-continue");
@@ -231,14 +231,14 @@ bool HttpSession::may_hold(size_t n) {
   const int64_t counted = static_cast<int64_t>(n) * (parser_->chunked() ? 2 : 1);
   const int64_t most = shared_->options.max_bodies_bytes;
   const int64_t more = counted - std::exchange(counted_, counted);
-  return shared_->service.add_body_bytes(more) <= (is_large() ? most - most / 8 : most);
+  return shared_->front.add_body_bytes(more) <= (is_large() ? most - most / 8 : most);
 }
 
 bool HttpSession::is_large() const { return parser_->chunked() || parser_->content_length().value_or(0) > kSmallBody; }
 
 void HttpSession::refuse(error_code ec) {
   if (ec == beast::error::timeout) {
-    shared_->service.refuse(408, "", "", arrived_);  // counted; the socket is closed already
+    shared_->front.refuse(408, "", "", arrived_);  // counted; the socket is closed already
     return close();
   }
   if (ec == http::error::body_limit) return refuse(413, "The body is larger than this server takes.", "body_too_large");
@@ -256,12 +256,12 @@ void HttpSession::refuse(int status, const char* message, const char* code) {
   parser_.reset();
   keep_alive_ = false;
   head_only_ = false;
-  const WebResponse response = shared_->service.refuse(status, message, code, arrived_);
+  const WebResponse response = shared_->front.refuse(status, message, code, arrived_);
   write_head(response, response.body.size());
   out_ += response.body;
   write_out();
 }
 
-void HttpSession::release_body() { shared_->service.add_body_bytes(-std::exchange(counted_, 0)); }
+void HttpSession::release_body() { shared_->front.add_body_bytes(-std::exchange(counted_, 0)); }
 
 }  // namespace ibid

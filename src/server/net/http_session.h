@@ -21,7 +21,7 @@
 #include <set>
 
 #include "server/access/fair_queue.h"
-#include "server/routes/service.h"
+#include "server/routes/front_door.h"
 #include "server/wire/arriving_body.h"
 #include "server/wire/http_request_head.h"
 
@@ -36,10 +36,10 @@ using StreamSocket = StreamProtocol::socket;
 
 // What the connections of a server share.
 struct HttpShared {
-  HttpShared(const ServerOptions& o, Service& s, RequestLog& l, FairQueue& h)
-      : options(o), service(s), log(l), heavy(h) {}
+  HttpShared(const ServerOptions& o, FrontDoor& f, RequestLog& l, FairQueue& h)
+      : options(o), front(f), log(l), heavy(h) {}
   const ServerOptions options;
-  Service& service;
+  FrontDoor& front;
   RequestLog& log;
   FairQueue& heavy;  // where large bodies are handled
   std::atomic<bool> draining = false;
@@ -131,7 +131,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::steady_timer timer_;
   std::string out_;
   size_t written_ = 0;
-  int64_t counted_ = 0;  // of the service's body bytes
+  int64_t counted_ = 0;  // of the front door's body bytes
   double arrived_ = 0;
   size_t n_given_ = 0;      // bytes of the answer that were given to be written since it has been there whole
   double given_since_ = 0;  // then

@@ -45,13 +45,13 @@ void HttpSession::handle() {
   request.body = std::move(parser_->get().body().text);
   parser_.reset();
   stream_.expires_never();
-  Service& service = shared_->service;
-  const bool is_answered = service.is_answered_at_door(request);
+  FrontDoor& front = shared_->front;
+  const bool is_answered = front.is_answered_at_door(request);
   if (!is_answered && (request.body.size() > kSmallBody || may_take_long(request)))
     return handle_apart(std::move(request));
-  if (!is_answered && !service.choose_model(request)) return wait_for_model(std::move(request));
+  if (!is_answered && !front.choose_model(request)) return wait_for_model(std::move(request));
   release_body();
-  begin_answer(service.handle(request, waker()));
+  begin_answer(front.handle(request, waker()));
 }
 
 // On the thread for what takes long, in its tenant's turn.
@@ -59,11 +59,11 @@ void HttpSession::handle_apart(WebRequest given) {
   if (phase_ != Phase::kHandling) return;  // killed while its model was loaded
   if (!watching_ && !gone_) watch();
   given.is_gone = [this] { return gone_.load(); };  // the request's holder keeps us alive
-  const auto [tenant, weight] = shared_->service.turn_of(given);
+  const auto [tenant, weight] = shared_->front.turn_of(given);
   shared_->heavy.push(tenant, weight, [self = shared_from_this(), request = std::move(given)]() mutable {
     self->guard_apart([&] {
       if (self->pass_over(request)) return;
-      if (request.model || self->shared_->service.choose_model(request)) return self->handle_now(request);
+      if (request.model || self->shared_->front.choose_model(request)) return self->handle_now(request);
       net::post(self->stream_.get_executor(), [self, request = std::move(request)]() mutable {
         self->guard([&] { self->wait_for_model(std::move(request)); });
       });
@@ -77,10 +77,10 @@ void HttpSession::wait_for_model(WebRequest given) {
   if (!watching_ && !gone_) watch();
   given.is_gone = [this] { return gone_.load(); };
   const std::string model = given.model_name, tenant = given.tenant;
-  shared_->service.post_to_loader(model, tenant, [self = shared_from_this(), request = std::move(given)]() mutable {
+  shared_->front.post_to_loader(model, tenant, [self = shared_from_this(), request = std::move(given)]() mutable {
     self->guard_apart([&] {
       if (self->pass_over(request)) return;
-      self->shared_->service.wait_for_model(request);
+      self->shared_->front.wait_for_model(request);
       if (request.refusal) return self->handle_now(request);
       net::post(self->stream_.get_executor(), [self, request = std::move(request)]() mutable {
         self->guard([&] { self->handle_apart(std::move(request)); });
@@ -90,7 +90,7 @@ void HttpSession::wait_for_model(WebRequest given) {
 }
 
 void HttpSession::handle_now(WebRequest& request) {
-  handled_ = shared_->service.handle(request, waker());
+  handled_ = shared_->front.handle(request, waker());
   is_handled_ = true;
   request = {};
   net::post(stream_.get_executor(), [self = shared_from_this()] { self->guard([&] { self->take_handled(); }); });
@@ -100,9 +100,9 @@ void HttpSession::handle_now(WebRequest& request) {
 bool HttpSession::pass_over(const WebRequest& request) {
   if (!gone_) return false;
   const Abort cause = Abort::kClientGone;
-  WebExchange exchange = shared_->service.unhandled(request);
+  WebExchange exchange = shared_->front.unhandled(request);
   exchange.response.status = untold_status(cause);
-  shared_->service.finish(exchange, &cause);
+  shared_->front.finish(exchange, &cause);
   net::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); });
   return true;
 }
@@ -116,7 +116,7 @@ void HttpSession::guard_apart(Step step) {
     if (is_handled_.exchange(false)) {
       const Abort cause = Abort::kNoMemory;
       handled_->response.status = untold_status(cause);
-      shared_->service.finish(*handled_, &cause);
+      shared_->front.finish(*handled_, &cause);
     }
     insist([&] { net::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); }); });
   }
@@ -129,7 +129,7 @@ void HttpSession::take_handled() {
   if (phase_ == Phase::kHandling) return begin_answer(std::move(exchange));
   const Abort cause = Abort::kShutdown;  // killed in between
   exchange.response.status = untold_status(cause);
-  shared_->service.finish(exchange, &cause);
+  shared_->front.finish(exchange, &cause);
 }
 
 std::function<void()> HttpSession::waker() {
@@ -196,7 +196,7 @@ void HttpSession::on_wake() {
   if (!exchange_->generation) return;
   if (exchange_->mailbox->lost()) return cut(Abort::kNoMemory);
   if (is_full() && !whole_ && hung_up()) return cut(Abort::kClientGone);
-  shared_->service.collect(*exchange_);
+  shared_->front.collect(*exchange_);
   const Generation& generation = *exchange_->generation;
   // The rule for slow readers: what is gathered while they do not read has a bound, and passing it ends the stream.
   const auto backlog = static_cast<int64_t>(generation.gathered_bytes());
@@ -212,9 +212,9 @@ void HttpSession::on_instances() {
     if (instance.mailbox && instance.mailbox->lost()) return cut(Abort::kNoMemory);
   }
   if (is_full() && hung_up()) return cut(Abort::kClientGone);
-  shared_->service.collect(*exchange_);
-  if (writing_ || !Service::are_predicted(*exchange_)) return;
-  const WebResponse response = Service::predictions(*exchange_);
+  shared_->front.collect(*exchange_);
+  if (writing_ || !FrontDoor::are_predicted(*exchange_)) return;
+  const WebResponse response = FrontDoor::predictions(*exchange_);
   write_head(response, response.body.size());
   out_ += response.body;
   whole_ = true;
@@ -270,7 +270,7 @@ void HttpSession::write_out() {
   double seconds = shared_->options.write_timeout;
   // What an answer holds waits for its reader: one who takes a slice now and then must not have it for hours.
   if (exchange_ && (whole_ || (exchange_->generation && exchange_->generation->finished()))) {
-    const double now = shared_->service.now();
+    const double now = shared_->front.now();
     if (n_given_ == 0) given_since_ = now;
     n_given_ += n;
     seconds = std::min(seconds, given_since_ + seconds + static_cast<double>(n_given_) / kLeastRate - now);
@@ -305,7 +305,7 @@ void HttpSession::end_answer() {
   timer_.cancel();
   WebExchange exchange = *std::move(exchange_);
   exchange_.reset();
-  shared_->service.finish(exchange, nullptr);
+  shared_->front.finish(exchange, nullptr);
   out_.shrink_to_fit();
   if (!keep_alive_ || shared_->draining) {
     phase_ = Phase::kClosing;
@@ -328,7 +328,7 @@ void HttpSession::give_up(Abort cause) {
   WebExchange exchange = *std::move(exchange_);
   exchange_.reset();
   if (!told_) exchange.response.status = untold_status(cause);
-  shared_->service.finish(exchange, &cause);
+  shared_->front.finish(exchange, &cause);
 }
 
 // A socket that is closed with bytes unread resets, and the client may lose our answer: read a little before.

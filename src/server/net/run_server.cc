@@ -148,7 +148,7 @@ class Serving {
   std::optional<LogTo> log_to_;
   bool has_keys_ = false;
   std::unique_ptr<SpanSender> spans_;  // outlives who sends
-  std::unique_ptr<Service> service_;
+  std::unique_ptr<FrontDoor> front_;
   std::unique_ptr<Batches> batches_;  // null: none are served
   std::unique_ptr<Fleet> fleet_;      // null: there is one model
   std::unique_ptr<HttpServer> http_;
@@ -172,18 +172,18 @@ std::optional<int> Serving::open() {
     if (!made) return fail(made.error().message, kServeBadOptions);
     spans_ = *std::move(made);
   }
-  service_ = std::make_unique<Service>(options_, *std::move(keys), *log_);
-  service_->send_spans(spans_.get());
-  log_->on_lost([this] { service_->metrics().add_log_line_lost(); });
+  front_ = std::make_unique<FrontDoor>(options_, *std::move(keys), *log_);
+  front_->send_spans(spans_.get());
+  log_->on_lost([this] { front_->metrics().add_log_line_lost(); });
   if (!options_.files_folder.empty()) {
     Result<std::unique_ptr<Batches>> opened =
         Batches::open(options_.files_folder, options_.max_files_bytes, static_cast<size_t>(options_.max_body_bytes));
     if (!opened) return fail(opened.error().message, kServeBadOptions);
     batches_ = *std::move(opened);
-    service_->set_batches(batches_.get());
+    front_->set_batches(batches_.get());
   }
-  if (!load_) fleet_ = std::make_unique<Fleet>(std::move(several_), *service_);
-  http_ = std::make_unique<HttpServer>(options_, *service_, *log_);
+  if (!load_) fleet_ = std::make_unique<Fleet>(std::move(several_), *front_);
+  http_ = std::make_unique<HttpServer>(options_, *front_, *log_);
   return std::nullopt;
 }
 
@@ -239,14 +239,14 @@ std::optional<int> Serving::load() {
 
 std::optional<int> Serving::start() {
   const auto start_engine = [&]() -> Status {
-    fleet_ ? service_->set_fleet(fleet_.get()) : service_->set_backend(backend_.get());
+    fleet_ ? front_->set_fleet(fleet_.get()) : front_->set_backend(backend_.get());
     return {};
   };
   if (const Status status = caught(start_engine); !status) {
     http_->stop();
     return fail(status.error().message, kServeModelFailed);
   }
-  if (batches_) batches_->start(*service_);
+  if (batches_) batches_->start(*front_);
   announce();
   return std::nullopt;
 }
@@ -275,7 +275,7 @@ void Serving::wait_for_connections(const std::function<bool()>& is_late) {
 void Serving::drain() {
   log_->say("Draining: no new requests; what runs has " + std::to_string(static_cast<int>(options_.drain_timeout)) +
             " s to end.");
-  service_->set_draining();
+  front_->set_draining();
   http_->drain();
   const double deadline = steady_clock().now() + options_.drain_timeout;
   wait_for_connections([&] { return steady_clock().now() >= deadline; });

@@ -10,7 +10,7 @@
 #include "base/quoted.h"
 #include "server/routes/batch_lines.h"
 #include "server/routes/batches.h"
-#include "server/routes/service.h"
+#include "server/routes/front_door.h"
 
 namespace ibid {
 
@@ -61,7 +61,7 @@ struct Batches::Work {
 
 bool Batches::goes_on() const {
   const std::lock_guard lock(mutex_);
-  return !is_stopping_ && !service_->draining();
+  return !is_stopping_ && !front_->draining();
 }
 
 void Batches::look_again() {
@@ -156,7 +156,7 @@ std::unique_ptr<Batches::Work> Batches::open_work(const std::string& id) {
     conclude(id, why);
     return nullptr;
   };
-  if (!service_->has_tenant(work->batch.tenant)) return fail("The key of the batch's tenant is gone.");
+  if (!front_->has_tenant(work->batch.tenant)) return fail("The key of the batch's tenant is gone.");
   const std::optional<StoredFile> file = files_->find(work->batch.input_file, work->batch.tenant);
   if (file) work->input.open(files_->path_of(file->id), std::ios::binary);
   if (!file || !work->input) return fail("The input file is gone.");
@@ -264,32 +264,32 @@ bool Batches::ask(Work& work, int64_t number, const std::string& custom_id, cons
     request.headers = {{"content-type", "application/json"}};
     request.body = body;
     request.as_tenant = work.batch.tenant;
-    request.arrived = service_->now();
-    if (!service_->choose_model(request)) {
+    request.arrived = front_->now();
+    if (!front_->choose_model(request)) {
       // Waiting here would collect no answers, and the model that is to make room waits for those.
       work.loading = std::make_shared<Loading>();
       work.loading->request = std::move(request);
-      service_->post_to_loader(work.loading->request.model_name, work.loading->request.tenant,
-                               [this, loading = work.loading] {
-                                 try {
-                                   service_->wait_for_model(loading->request);
-                                 } catch (const std::exception&) {  // no memory: then there is no model
-                                 }
-                                 loading->is_done = true;
-                                 wake();
-                               });
+      front_->post_to_loader(work.loading->request.model_name, work.loading->request.tenant,
+                             [this, loading = work.loading] {
+                               try {
+                                 front_->wait_for_model(loading->request);
+                               } catch (const std::exception&) {  // no memory: then there is no model
+                               }
+                               loading->is_done = true;
+                               wake();
+                             });
       return false;
     }
   }
-  Work::Asked asked = {number, custom_id, service_->handle(request, [this] { wake(); })};
+  Work::Asked asked = {number, custom_id, front_->handle(request, [this] { wake(); })};
   WebExchange& exchange = asked.exchange;
   if (exchange.generation) {
     work.asked.push_back(std::move(asked));
     return true;
   }
   const int status = exchange.response.status;
-  service_->finish(exchange, nullptr);
-  if (status == 429 || (status == 503 && service_->draining())) return false;
+  front_->finish(exchange, nullptr);
+  if (status == 429 || (status == 503 && front_->draining())) return false;
   work.write(batch_answer_line(number, custom_id, exchange.request_id, status, exchange.response.body), status == 200);
   return true;
 }
@@ -299,7 +299,7 @@ bool Batches::collect(Work& work) {
   bool has_ended = false;
   for (auto asked = work.asked.begin(); asked != work.asked.end();) {
     WebExchange& exchange = asked->exchange;
-    service_->collect(exchange);
+    front_->collect(exchange);
     if (!exchange.generation->finished()) {
       ++asked;
       continue;
@@ -308,10 +308,10 @@ bool Batches::collect(Work& work) {
     WebResponse response = exchange.generation->response();
     while (response.status == 200 && !exchange.generation->done()) exchange.generation->write_part(response.body);
     exchange.response.status = response.status;
-    const bool is_ours = response.status == 503 && service_->draining();  // it was cut off by the server's end
+    const bool is_ours = response.status == 503 && front_->draining();  // it was cut off by the server's end
     const std::string line =
         batch_answer_line(asked->number, asked->custom_id, exchange.request_id, response.status, response.body);
-    service_->finish(exchange, nullptr);
+    front_->finish(exchange, nullptr);
     asked = work.asked.erase(asked);
     if (!is_ours) work.write(line, response.status == 200);
   }
@@ -322,7 +322,7 @@ bool Batches::collect(Work& work) {
 void Batches::abandon(Work& work) {
   for (Work::Asked& asked : work.asked) {
     const Abort cause = Abort::kShutdown;
-    service_->finish(asked.exchange, &cause);
+    front_->finish(asked.exchange, &cause);
   }
   work.asked.clear();
 }

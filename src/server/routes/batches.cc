@@ -104,8 +104,8 @@ void Batches::scan() {
   }
 }
 
-void Batches::start(Service& service) {
-  service_ = &service;
+void Batches::start(FrontDoor& front) {
+  front_ = &front;
   is_stopping_ = false;
   has_changes_ = true;
   thread_ = std::thread([this] {

@@ -1,5 +1,5 @@
 // Batches: files of requests that are answered in the background (OpenAI's /v1/batches): a line of JSON each, answered
-// into a file of answers and one of errors. A thread of its own, of low priority, hands lines to the Service as a
+// into a file of answers and one of errors. A thread of its own, of low priority, hands lines to the FrontDoor as a
 // client would, a few at a time, and writes each answer down when it has ended, in whatever order they end. Each
 // tenant's oldest batch is worked on; those of several tenants line by line in turn, with equal shares of the lines
 // that the engine has. A batch that is cancelled begins no further line. One that fails keeps the answers that it has.
@@ -30,7 +30,7 @@
 
 namespace ibid {
 
-class Service;
+class FrontDoor;
 
 struct Batch {
   std::string id, tenant, endpoint, input_file, window, metadata = "null";  // metadata: JSON
@@ -55,8 +55,8 @@ class Batches {
   static Result<std::unique_ptr<Batches>> open(const std::string& folder, int64_t max_bytes, size_t max_line);
   ~Batches();
 
-  // From now on; `service` outlives the next stop(), after which lines that were under way are as if never begun.
-  void start(Service& service);
+  // From now on; `front` outlives the next stop(), after which lines that were under way are as if never begun.
+  void start(FrontDoor& front);
   void stop();
 
   FileStore& files() { return *files_; }
@@ -99,7 +99,7 @@ class Batches {
   const size_t max_line_;
   const FileLock lock_;
   const std::unique_ptr<FileStore> files_;
-  Service* service_ = nullptr;
+  FrontDoor* front_ = nullptr;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   ById<Batch> batches_;

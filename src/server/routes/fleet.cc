@@ -5,13 +5,13 @@
 
 #include "base/quoted.h"
 #include "base/thread_name.h"
-#include "server/routes/service.h"
+#include "server/routes/front_door.h"
 
 namespace ibid {
 
 struct Fleet::Entry {
   FleetModel model;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<ModelService> service;
   std::unique_ptr<Backend> backend;  // null: it is not loaded
   bool is_leaving = false;
   bool is_unwanted = false;          // by who used it last
@@ -61,7 +61,7 @@ EngineStats counters_of(EngineStats stats) {
 
 }  // namespace
 
-Fleet::Fleet(FleetOptions options, Service& front)
+Fleet::Fleet(FleetOptions options, FrontDoor& front)
     : memory_bytes_(options.memory_bytes), max_loaded_(options.max_loaded) {
   for (FleetModel& model : options.models) {
     auto entry = std::make_unique<Entry>();
@@ -168,6 +168,8 @@ ModelInfo Fleet::info(std::string_view model) const {
   const Entry* entry = find(model);
   return entry != nullptr ? entry->info : ModelInfo();
 }
+
+ModelService& Fleet::service(std::string_view model) const { return *find(model)->service; }
 
 std::string Fleet::model_for(std::string_view name) const {
   if (name.empty()) return entries_.front()->model.name;

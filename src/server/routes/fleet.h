@@ -1,6 +1,6 @@
-// Fleet: the models of one server, by name. Each has a Service of its own, over an engine that is loaded when a request
-// first needs it; if all do not fit into memory, the one that was used least recently makes room. What users share
-// (keys, quotas, budgets, metrics, stored responses) is the front Service's.
+// Fleet: the models of one server, by name. Each has a ModelService of its own, over an engine that is loaded when a
+// request first needs it; if all do not fit into memory, the one that was used least recently makes room. What users
+// share (keys, quotas, budgets, metrics, stored responses) is the FrontDoor's.
 //
 // A holder of a ModelUse has its model: one in use is never unloaded. A model is loaded with all that it will ever hold
 // (its weights, its keys and values), and its bytes count until it is unloaded, so that all loaded ones together stay
@@ -31,11 +31,12 @@
 
 namespace ibid {
 
-class Service;
+class FrontDoor;
+class ModelService;
 
 // A request's hold on a loaded model; let go from any thread.
 struct ModelUse {
-  Service* service = nullptr;
+  ModelService* service = nullptr;
 };
 
 // Who asks for a model, and whether anybody still waits for it (null: somebody does).
@@ -61,11 +62,13 @@ void add_stats(const EngineStats& more, EngineStats& to);
 class Fleet {
  public:
   // `front` outlives the fleet. Its memory is for all models together; 0: no bound but what loading itself finds.
-  Fleet(FleetOptions options, Service& front);
+  Fleet(FleetOptions options, FrontDoor& front);
   ~Fleet();  // no ModelUse is left
 
   // The model that answers to a name, in all forms of it ("x:latest" is x); no name is the first model's. Empty: none.
   std::string model_for(std::string_view name) const;
+  // Of a model by its own name, loaded or not; there is such a model.
+  ModelService& service(std::string_view model) const;
   // By the model's own name. Null: it is not loaded, or is to make room. From any thread; never waits.
   std::shared_ptr<ModelUse> use(std::string_view model, const std::string& tenant = {});
   // The same, loaded first where that is needed; waits for as long as that takes and the client stays. From posted

@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "server/routes/service.h"
+#include "server/routes/web_exchange.h"
 
 namespace ibid {
 

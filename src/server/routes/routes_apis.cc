@@ -10,18 +10,13 @@
 #include "server/fields/parse_body.h"
 #include "server/request/build_requests.h"
 #include "server/request/model_names.h"
-#include "server/routes/service.h"
+#include "server/routes/front_door.h"
+#include "server/routes/model_service.h"
 
 namespace ibid {
 namespace {
 
 constexpr std::string_view kResponsesPath = "/v1/responses/";
-
-WebResponse as_json(std::string body) {
-  WebResponse response;
-  response.body = std::move(body);
-  return response;
-}
 
 WebResponse no_response(std::string_view id) {
   return error_response(
@@ -62,14 +57,14 @@ void write_details(JsonWriter& json, const ModelInfo& model) {
 
 }  // namespace
 
-WebResponse Service::response_by_id(const WebRequest& request, WebExchange& exchange) {
-  const auto found = stored_.find(response_in(request), exchange.tenant, now());
-  return found == nullptr ? no_response(response_in(request)) : as_json(found->response);
+WebResponse FrontDoor::response_by_id(const WebRequest& request, WebExchange& exchange) {
+  const auto found = state_.stored.find(response_in(request), exchange.tenant, now());
+  return found == nullptr ? no_response(response_in(request)) : json_response(found->response);
 }
 
-WebResponse Service::response_input(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::response_input(const WebRequest& request, WebExchange& exchange) {
   const std::string_view id = response_in(request);
-  const auto found = stored_.find(id, exchange.tenant, now());
+  const auto found = state_.stored.find(id, exchange.tenant, now());
   if (found == nullptr) return no_response(response_in(request));
   WebResponse response;
   JsonWriter json(response.body);
@@ -88,17 +83,18 @@ WebResponse Service::response_input(const WebRequest& request, WebExchange& exch
   return response;
 }
 
-WebResponse Service::delete_response(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::delete_response(const WebRequest& request, WebExchange& exchange) {
   const std::string_view id = response_in(request);
-  if (!stored_.erase(id, exchange.tenant)) return no_response(response_in(request));
+  if (!state_.stored.erase(id, exchange.tenant)) return no_response(response_in(request));
   WebResponse response;
   JsonWriter json(response.body);
   json.begin_object().field("id", id).field("object", "response").key("deleted").boolean(true).end_object();
   return response;
 }
 
-WebResponse Service::cancel_response(const WebRequest& request, WebExchange& exchange) {
-  if (stored_.find(response_in(request), exchange.tenant, now()) == nullptr) return no_response(response_in(request));
+WebResponse FrontDoor::cancel_response(const WebRequest& request, WebExchange& exchange) {
+  if (state_.stored.find(response_in(request), exchange.tenant, now()) == nullptr)
+    return no_response(response_in(request));
   return error_response(
       {400,
        "Cannot cancel a synchronous response. None is served in the background: one that is under way "
@@ -106,27 +102,8 @@ WebResponse Service::cancel_response(const WebRequest& request, WebExchange& exc
        "response_id", "unsupported_value"});
 }
 
-WebResponse Service::response_tokens(const WebRequest& request, WebExchange& exchange) {
-  Backend& backend = *backend_.load();
-  const auto count = [&]() -> Result<size_t> {
-    ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
-    ASSIGN_OR_RETURN(const DialectBody own, body_of_response(body, [&](std::string_view id) {
-                       return stored_.find(id, exchange.tenant, now());
-                     }));
-    exchange.is_ours = true;
-    ApiLimits limits = options_.api;
-    limits.max_tool_name = exchange.api->max_tool_name;
-    ASSIGN_OR_RETURN(const ApiRequest api, parse_api_request(Endpoint::kChat, own.body, limits));
-    TRY(answering_name(api.model, backend.model(), options_));
-    ASSIGN_OR_RETURN(const RenderedPrompt chat, backend.render_chat(api.chat));
-    return encode_chat(chat, backend.tokenizer(), api.add_special).size();
-  }();
-  if (!count) return error_response(ApiError::of(count.error()));
-  return as_json("{\"object\":\"response.input_tokens\",\"input_tokens\":" + std::to_string(*count) + "}");
-}
-
 // /api/tags, and of those what is loaded in /api/ps.
-WebResponse Service::ollama_tags(const WebRequest& request, WebExchange&) {
+WebResponse FrontDoor::ollama_tags(const WebRequest& request, WebExchange&) {
   const std::vector<ListedModel> models = listed();
   if (models.empty()) return error_response({503, "The model is still loading.", "", "loading", 1});
   const bool is_ps = request.path() == "/api/ps";
@@ -152,7 +129,7 @@ WebResponse Service::ollama_tags(const WebRequest& request, WebExchange&) {
   return response;
 }
 
-WebResponse Service::ollama_show(const WebRequest& request, WebExchange&) {
+WebResponse ModelService::ollama_show(const WebRequest& request, WebExchange&) {
   Backend& backend = *backend_.load();
   const ModelInfo& model = backend.model();
   const auto name = [&]() -> Result<std::string> {
@@ -183,14 +160,14 @@ WebResponse Service::ollama_show(const WebRequest& request, WebExchange&) {
   return response;
 }
 
-WebResponse Service::ollama_version(const WebRequest&, WebExchange&) {
+WebResponse FrontDoor::ollama_version(const WebRequest&, WebExchange&) {
   WebResponse response;
   JsonWriter(response.body).begin_object().field("version", kOllamaVersion).end_object();
   return response;
 }
 
 // What changes the models of an Ollama.
-WebResponse Service::ollama_manage(const WebRequest& request, WebExchange&) {
+WebResponse FrontDoor::ollama_manage(const WebRequest& request, WebExchange&) {
   return error_response(ApiError::of(
       unsupported("Models are not changed over the network here, so " + std::string(request.path()) +
                       " is not served: this server has the models that it was started with (/api/tags lists them); "
@@ -198,20 +175,7 @@ WebResponse Service::ollama_manage(const WebRequest& request, WebExchange&) {
                   "model")));
 }
 
-std::vector<std::string> Service::capabilities() const {
-  if (const ModelInfo& model = backend_.load()->model(); model.is_encoder) {
-    std::vector<std::string> encoders = {"embedding"};
-    if (model.n_labels == 1) encoders.emplace_back("rerank");
-    return encoders;
-  }
-  std::vector<std::string> out = {"completion", "tools"};
-  if (!backend_.load()->answer_format()->reasoning.is_none()) out.emplace_back("thinking");
-  if (fim_.is_there()) out.emplace_back("insert");
-  if (backend_.load()->model().width > 0) out.emplace_back("embedding");
-  return out;
-}
-
-WebResponse Service::props(const WebRequest&, WebExchange&) {
+WebResponse ModelService::props(const WebRequest&, WebExchange&) {
   Backend& backend = *backend_.load();
   const ModelInfo& model = backend.model();
   ApiRequest defaults;
@@ -234,7 +198,7 @@ WebResponse Service::props(const WebRequest&, WebExchange&) {
 }
 
 // How many are under way, and nothing of whose they are or what they contain.
-WebResponse Service::slots(const WebRequest&, WebExchange&) {
+WebResponse ModelService::slots(const WebRequest&, WebExchange&) {
   if (!options_.slots)
     return error_response({501, "This server does not show its slots; --slots enables it.", "", "not_supported"});
   const Backend& backend = *backend_.load();
@@ -250,26 +214,8 @@ WebResponse Service::slots(const WebRequest&, WebExchange&) {
   return response;
 }
 
-WebResponse Service::load(const WebRequest&, WebExchange&) {
-  return as_json("{\"server_load\":" + std::to_string(n_active()) + "}");
-}
-
-WebResponse Service::tokenizer_info(const WebRequest&, WebExchange&) {
-  Backend& backend = *backend_.load();
-  const Vocabulary& vocabulary = backend.tokenizer().vocabulary();
-  WebResponse response;
-  JsonWriter json(response.body);
-  json.begin_object().field("tokenizer_class", "ibid").field("vocab_size", int64_t{backend.tokenizer().vocab_size()});
-  for (const auto& [name, id] : {std::pair{"bos_token", vocabulary.bos}, std::pair{"eos_token", vocabulary.eos}}) {
-    json.key(name);
-    id == TokenId::kNone ? json.null() : json.string(token_text(backend.tokenizer(), id));
-    json.key(std::string(name) + "_id");
-    id == TokenId::kNone ? json.null() : json.integer(raw(id));
-  }
-  json.key("add_bos_token").boolean(vocabulary.add_bos);
-  json.field("chat_template", backend.chat_template()).field("max_model_len", int64_t{backend.model().context_len});
-  json.end_object();
-  return response;
+WebResponse ModelService::load(const WebRequest&, WebExchange&) {
+  return json_response("{\"server_load\":" + std::to_string(router_.size()) + "}");
 }
 
 }  // namespace ibid

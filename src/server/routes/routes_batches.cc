@@ -11,7 +11,7 @@
 #include "server/fields/parse_body.h"
 #include "server/fields/read_fields.h"
 #include "server/routes/batches.h"
-#include "server/routes/service.h"
+#include "server/routes/front_door.h"
 #include "server/wire/multipart.h"
 #include "server/wire/query.h"
 
@@ -21,12 +21,6 @@ namespace {
 constexpr std::array<std::string_view, 4> kEndpoints = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings",
                                                         "/v1/responses"};
 constexpr int64_t kMostListed = 10'000;
-
-WebResponse json_answer(std::string body) {
-  WebResponse response;
-  response.body = std::move(body);
-  return response;
-}
 
 WebResponse not_served() {
   return error_response({404, "This server keeps no files; --files-dir lets it.", "", "not_supported"});
@@ -70,7 +64,7 @@ WebResponse page_of(const WebRequest& request, const std::vector<Item>& all, int
   id("first_id", begin);
   id("last_id", end - 1);
   json.key("has_more").boolean(end < all.size()).end_object();
-  return json_answer(std::move(out));
+  return json_response(std::move(out));
 }
 
 Result<StoredFile> upload(const WebRequest& request, const std::string& tenant, FileStore& files) {
@@ -119,37 +113,38 @@ Result<Batch> read_batch(const Json& body, const std::string& tenant, const File
 
 }  // namespace
 
-WebResponse Service::create_file(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::create_file(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   const Result<StoredFile> file = upload(request, exchange.tenant, batches_->files());
-  return file ? json_answer(file_json(*file)) : error_response(ApiError::of(file.error()));
+  return file ? json_response(file_json(*file)) : error_response(ApiError::of(file.error()));
 }
 
-WebResponse Service::list_files(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::list_files(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   return page_of(request, batches_->files().list(exchange.tenant), kMostListed, file_json);
 }
 
-WebResponse Service::file_by_id(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::file_by_id(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   const std::optional<StoredFile> file = batches_->files().find(id_in(request), exchange.tenant);
-  return file ? json_answer(file_json(*file)) : no_such("file", "file_id");
+  return file ? json_response(file_json(*file)) : no_such("file", "file_id");
 }
 
-WebResponse Service::delete_file(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::delete_file(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   const std::string id(id_in(request));
   if (!batches_->files().remove(id, exchange.tenant)) return no_such("file", "file_id");
   std::string out;
   JsonWriter(out).begin_object().field("id", id).field("object", "file").key("deleted").boolean(true).end_object();
-  return json_answer(std::move(out));
+  return json_response(std::move(out));
 }
 
-WebResponse Service::file_content(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::file_content(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   const std::optional<StoredFile> file = batches_->files().find(id_in(request), exchange.tenant);
   if (!file) return no_such("file", "file_id");
-  if (const std::optional<ApiError> refusal = promise(exchange, 2 * file->bytes, "id")) return error_response(*refusal);
+  if (const std::optional<ApiError> refusal = state_.reserve(exchange, 2 * file->bytes, "id"))
+    return error_response(*refusal);
   Result<std::string> content = read_whole(batches_->files().path_of(file->id));
   if (!content) return error_response(ApiError::of(content.error()));
   WebResponse response;
@@ -158,7 +153,7 @@ WebResponse Service::file_content(const WebRequest& request, WebExchange& exchan
   return response;
 }
 
-WebResponse Service::create_batch(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::create_batch(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
   const auto batch = [&]() -> Result<Batch> {
@@ -166,24 +161,24 @@ WebResponse Service::create_batch(const WebRequest& request, WebExchange& exchan
     ASSIGN_OR_RETURN(Batch read, read_batch(body, exchange.tenant, batches_->files()));
     return batches_->create(std::move(read));
   }();
-  return batch ? json_answer(batch_json(*batch)) : error_response(ApiError::of(batch.error()));
+  return batch ? json_response(batch_json(*batch)) : error_response(ApiError::of(batch.error()));
 }
 
-WebResponse Service::list_batches(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::list_batches(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   return page_of(request, batches_->list(exchange.tenant), 20, batch_json);
 }
 
-WebResponse Service::batch_by_id(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::batch_by_id(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   const std::optional<Batch> batch = batches_->find(id_in(request), exchange.tenant);
-  return batch ? json_answer(batch_json(*batch)) : no_such("batch", "batch_id");
+  return batch ? json_response(batch_json(*batch)) : no_such("batch", "batch_id");
 }
 
-WebResponse Service::cancel_batch(const WebRequest& request, WebExchange& exchange) {
+WebResponse FrontDoor::cancel_batch(const WebRequest& request, WebExchange& exchange) {
   if (batches_ == nullptr) return not_served();
   const std::optional<Batch> batch = batches_->cancel(id_in(request), exchange.tenant);
-  return batch ? json_answer(batch_json(*batch)) : no_such("batch", "batch_id");
+  return batch ? json_response(batch_json(*batch)) : no_such("batch", "batch_id");
 }
 
 }  // namespace ibid

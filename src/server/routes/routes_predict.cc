@@ -6,8 +6,7 @@
 #include "server/fields/body_parts.h"
 #include "server/fields/parse_body.h"
 #include "server/fields/read_fields.h"
-#include "server/request/model_names.h"
-#include "server/routes/service.h"
+#include "server/routes/front_door.h"
 
 namespace ibid {
 namespace {
@@ -64,14 +63,14 @@ Result<Instance> read_instance(const Json& given, const std::string& where) {
 
 }  // namespace
 
-const std::string* Service::model_of_instances(const Json& body) {
+const std::string* FrontDoor::model_of_instances(const Json& body) {
   const Json* instances = body.object() != nullptr ? body.find("instances") : nullptr;
   if (instances == nullptr || instances->array() == nullptr || instances->array()->empty()) return nullptr;
   return text_at(instances->array()->front(), "model");
 }
 
 // An error of the request as a whole refuses it; a route's error for an instance stands in that one's place.
-WebResponse Service::predict(const WebRequest& request, WebExchange& exchange, const std::function<void()>& wake) {
+WebResponse FrontDoor::predict(const WebRequest& request, WebExchange& exchange, const std::function<void()>& wake) {
   std::vector<Instance> instances;
   const auto read = [&]() -> Status {
     ASSIGN_OR_RETURN(const Json body, parse_body(request.body, options_.api.json));
@@ -90,8 +89,8 @@ WebResponse Service::predict(const WebRequest& request, WebExchange& exchange, c
       const std::string where = "instances[" + std::to_string(i) + "]";
       ASSIGN_OR_RETURN(Instance instance, read_instance((*given->array())[i], where));
       const std::string* model = text_at(instance.body, "model");
-      const std::vector<std::string> names = model_names(backend_.load()->model(), options_);
-      if (is_of_fleet_ && model != nullptr && std::ranges::find(names, *model) == names.end()) {
+      const std::vector<std::string> names = service_of(request.model).names();
+      if (request.model != nullptr && model != nullptr && std::ranges::find(names, *model) == names.end()) {
         return unsupported(where + ".model is " + in_quotes(*model, 64) + " and the first instance's is " +
                                in_quotes(names.front(), 64) + "; the instances of a request go to one model.",
                            where + ".model");
@@ -112,18 +111,19 @@ WebResponse Service::predict(const WebRequest& request, WebExchange& exchange, c
     one.body = instance.body.text();
     one.arrived = request.arrived;
     one.as_tenant = exchange.tenant;
+    one.model = request.model;
     exchange.instances.push_back(handle(one, wake));
   }
   return {};
 }
 
-bool Service::are_predicted(const WebExchange& exchange) {
+bool FrontDoor::are_predicted(const WebExchange& exchange) {
   return std::ranges::all_of(exchange.instances, [](const WebExchange& instance) {
     return instance.generation == nullptr || instance.generation->finished();
   });
 }
 
-WebResponse Service::predictions(WebExchange& exchange) {
+WebResponse FrontDoor::predictions(WebExchange& exchange) {
   WebResponse response;
   response.body = "{\"predictions\":[";
   for (WebExchange& instance : exchange.instances) {

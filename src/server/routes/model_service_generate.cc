@@ -1,4 +1,4 @@
-// Service, from a request's body to sequences in the engine: whose API it is of, what it may take, and its begin.
+// ModelService, from a request's body to sequences in the engine: whose API it is of, what it may take, and its begin.
 #include <algorithm>
 #include <string>
 
@@ -9,13 +9,11 @@
 #include "server/request/build_requests.h"
 #include "server/request/model_names.h"
 #include "server/routes/file_store.h"
-#include "server/routes/service.h"
+#include "server/routes/model_service.h"
 #include "server/wire/random_id.h"
 
 namespace ibid {
 namespace {
-
-std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
 // In the words by which clients know it, OpenAI's and llama.cpp's.
 ApiError too_long(int64_t n_tokens, const ModelInfo& model, std::string field, bool makes_vectors) {
@@ -60,12 +58,12 @@ bool wants_each_token(const Json& body, const ModelInfo& model) {
 }  // namespace
 
 // Enough to fill steps, no more than half of a small queue, and what the tenant's terms let in.
-int64_t Service::texts_at_once(const std::string& tenant) const {
-  const int64_t by_terms = quotas_.terms_of(tenant).sequences;
+int64_t ModelService::texts_at_once(const std::string& tenant) const {
+  const int64_t by_terms = state_.quotas.terms_of(tenant).sequences;
   return std::clamp<int64_t>(options_.n_places / 2, 1, by_terms > 0 ? std::min<int64_t>(by_terms, 64) : 64);
 }
 
-struct Service::Asked {
+struct ModelService::Asked {
   DialectBody own;
   ApiRequest api;
   std::string name;             // the model's, as the answer has it
@@ -77,19 +75,20 @@ struct Service::Asked {
 };
 
 // A body of any API in the words of ours.
-Result<DialectBody> Service::read_dialect(const WebExchange& exchange, Json body, const ModelInfo& model,
-                                          const Tokenizer* tokenizer) {
+Result<DialectBody> ModelService::read_dialect(const WebExchange& exchange, Json body, const ModelInfo& model,
+                                               const Tokenizer* tokenizer) {
   return exchange.api->read(
-      std::move(body), {.model = model,
-                        .tokenizer = tokenizer,
-                        .fim = fim_,
-                        .limits = options_.api,
-                        .find_response = [&](std::string_view id) { return stored_.find(id, exchange.tenant, now()); },
-                        .may_unload = is_of_fleet_ || fleet_ != nullptr});
+      std::move(body),
+      {.model = model,
+       .tokenizer = tokenizer,
+       .fim = fim_,
+       .limits = options_.api,
+       .find_response = [&](std::string_view id) { return state_.stored.find(id, exchange.tenant, now()); },
+       .may_unload = may_unload_});
 }
 
-Result<ApiRequest> Service::read_request(const ApiDialect& dialect, DialectBody& own, const ModelInfo& model,
-                                         const Tokenizer* tokenizer) const {
+Result<ApiRequest> ModelService::read_request(const ApiDialect& dialect, DialectBody& own, const ModelInfo& model,
+                                              const Tokenizer* tokenizer) const {
   const bool makes_vectors = own.embedding.pooling != Pooling::kNone;
   ApiLimits limits = options_.api;
   if (makes_vectors) limits.max_prompts = limits.max_choices = limits.max_inputs;
@@ -107,12 +106,12 @@ Result<ApiRequest> Service::read_request(const ApiDialect& dialect, DialectBody&
   return api;
 }
 
-int64_t Service::sequences_of(const ApiRequest& api) {
+int64_t ModelService::sequences_of(const ApiRequest& api) {
   return int64_t{std::max({api.n, api.best_of, api.search.width})} *
          std::max<int64_t>(1 + std::ssize(api.more_chats), std::ssize(api.prompts));
 }
 
-WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
+WebResponse ModelService::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
   Asked asked;
   if (const Status status = read(request, exchange, asked); !status)
@@ -125,11 +124,11 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
   if (const std::optional<ApiError> refusal = admit(exchange, asked)) return error_response(*refusal);
   if (const std::optional<ApiError> refusal = build(request, exchange, asked)) return error_response(*refusal);
   const Backend& backend = *backend_.load();
-  if (asked.info.refusal != nullptr) return failed_stream(std::move(asked.info), backend.tokenizer(), metrics_);
+  if (asked.info.refusal != nullptr) return failed_stream(std::move(asked.info), backend.tokenizer(), state_.metrics);
   const int64_t most = Generation::most_bytes(asked.info, asked.built.requests, backend.model().context_len,
                                               options_.max_stream_backlog);
   const std::string field = asked.makes_vectors() ? asked.api.prompt_name : "max_tokens";
-  if (const std::optional<ApiError> refusal = promise(exchange, most, field)) return error_response(*refusal);
+  if (const std::optional<ApiError> refusal = state_.reserve(exchange, most, field)) return error_response(*refusal);
   if (const std::optional<ApiError> refusal = begin(exchange, asked, std::move(wake))) return error_response(*refusal);
   if (!asked.makes_vectors()) response.headers.emplace_back("Ibid-Seed", std::to_string(asked.api.sampling.seed));
   if (asked.api.stream) {
@@ -141,7 +140,7 @@ WebResponse Service::generate(const WebRequest& request, WebExchange& exchange, 
 }
 
 // Reads the body, for a model that is there and of a kind that can serve it.
-Status Service::read(const WebRequest& request, WebExchange& exchange, Asked& asked) {
+Status ModelService::read(const WebRequest& request, WebExchange& exchange, Asked& asked) {
   const Backend& backend = *backend_.load();
   const ModelInfo& model = backend.model();
   ASSIGN_OR_RETURN(Json body, parse_body(request.body, options_.api.json));
@@ -166,21 +165,21 @@ Status Service::read(const WebRequest& request, WebExchange& exchange, Asked& as
 }
 
 // Whether there is a place for it in the queue, and by the tenant's terms.
-std::optional<ApiError> Service::admit(WebExchange& exchange, Asked& asked) {
+std::optional<ApiError> ModelService::admit(WebExchange& exchange, Asked& asked) {
   // Many texts are under way a few at a time.
   if (asked.makes_vectors()) asked.at_once = texts_at_once(exchange.tenant);
   asked.n_sequences = std::min(asked.at_once, sequences_of(asked.api));
   if (backend_.load()->is_full()) {
-    const int seconds = quotas_.retry_after(asked.n_sequences, now());
+    const int seconds = state_.quotas.retry_after(asked.n_sequences, now());
     return ApiError{429, "The queue is full; try again later.", "", "queue_full", seconds};
   }
-  if (std::optional<ApiError> refusal = quotas_.enter(exchange.tenant, asked.n_sequences, now())) return refusal;
+  if (std::optional<ApiError> refusal = state_.quotas.enter(exchange.tenant, asked.n_sequences, now())) return refusal;
   exchange.n_sequences = asked.n_sequences;  // it is in, and finish() takes it out
   return std::nullopt;
 }
 
 // The engine's requests, each of which the model can read, and what the answer has to know of them.
-std::optional<ApiError> Service::build(const WebRequest& request, WebExchange& exchange, Asked& asked) {
+std::optional<ApiError> ModelService::build(const WebRequest& request, WebExchange& exchange, Asked& asked) {
   Backend& backend = *backend_.load();
   ApiRequest& api = asked.api;
   GenerationInfo& info = asked.info;
@@ -188,7 +187,7 @@ std::optional<ApiError> Service::build(const WebRequest& request, WebExchange& e
   Result<BuiltRequests> built = build_requests(api, backend, exchange.tenant);
   if (!built) return ApiError::of(built.error());
   asked.built = *std::move(built);
-  const TenantTerms& terms = quotas_.terms_of(exchange.tenant);
+  const TenantTerms& terms = state_.quotas.terms_of(exchange.tenant);
   const bool is_completion = asked.own.endpoint == Endpoint::kCompletions;
   const int32_t context_len = backend.model().context_len;
   for (Request& r : asked.built.requests) {
@@ -214,7 +213,7 @@ std::optional<ApiError> Service::build(const WebRequest& request, WebExchange& e
 }
 
 // What the answer has to know besides of the request, which is built.
-void Service::describe(const WebRequest& request, const WebExchange& exchange, Asked& asked) {
+void ModelService::describe(const WebRequest& request, const WebExchange& exchange, Asked& asked) {
   const Backend& backend = *backend_.load();
   const ModelInfo& model = backend.model();
   const ApiRequest& api = asked.api;
@@ -246,7 +245,7 @@ void Service::describe(const WebRequest& request, const WebExchange& exchange, A
   info.repeated = std::move(own.echo);
   info.stored = std::move(own.stored);
   if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
-  if (own.is_stored) info.keeper = &stored_;
+  if (own.is_stored) info.keeper = &state_.stored;
   if (api.trace) info.trace = trace_facts(built.requests[0].sampling, api.sources, model, grammar);
   info.rendered = std::move(built.rendered);
   info.clock = &backend.clock();
@@ -256,7 +255,7 @@ void Service::describe(const WebRequest& request, const WebExchange& exchange, A
 }
 
 // Hands it to the engine; it lives in the exchange then.
-std::optional<ApiError> Service::begin(WebExchange& exchange, Asked& asked, std::function<void()> wake) {
+std::optional<ApiError> ModelService::begin(WebExchange& exchange, Asked& asked, std::function<void()> wake) {
   GenerationInfo& info = asked.info;
   std::vector<Request>& requests = asked.built.requests;
   exchange.mailbox = std::make_shared<Mailbox>(std::move(wake));
@@ -266,7 +265,7 @@ std::optional<ApiError> Service::begin(WebExchange& exchange, Asked& asked, std:
   exchange.row->stream = info.asked.stream;
   exchange.row->arrived = info.arrived;
   for (const int32_t len : info.prompt_lens) exchange.row->prompt_tokens += len;
-  exchange.generation = std::make_unique<Generation>(std::move(info), backend_.load()->tokenizer(), metrics_);
+  exchange.generation = std::make_unique<Generation>(std::move(info), backend_.load()->tokenizer(), state_.metrics);
   const auto n_first = static_cast<size_t>(std::min<int64_t>(asked.at_once, std::ssize(requests)));
   exchange.held.assign(std::make_move_iterator(requests.rbegin()),
                        std::make_move_iterator(requests.rend() - static_cast<std::ptrdiff_t>(n_first)));
@@ -274,43 +273,18 @@ std::optional<ApiError> Service::begin(WebExchange& exchange, Asked& asked, std:
     exchange.generation = nullptr;
     exchange.held.clear();
     ApiError error = ApiError::of(status.error());
-    if (error.status == 429) error.retry_after_s = quotas_.retry_after(asked.n_sequences, now());
+    if (error.status == 429) error.retry_after_s = state_.quotas.retry_after(asked.n_sequences, now());
     return error;
   }
-  metrics_.add_tokens(exchange.row->prompt_tokens, 0, 0);
-  quotas_.charge(exchange.tenant, exchange.row->prompt_tokens, now());
+  state_.metrics.add_tokens(exchange.row->prompt_tokens, 0, 0);
+  state_.quotas.charge(exchange.tenant, exchange.row->prompt_tokens, now());
   return std::nullopt;
 }
 
-// Memory for an answer that may come to hold so many bytes, before it is begun.
-std::optional<ApiError> Service::promise(WebExchange& exchange, int64_t bytes, const std::string& field) {
-  if (bytes > answers_.most()) {
-    return ApiError{400,
-                    "This answer might come to hold " + mebibytes(bytes) + " and the server has " +
-                        mebibytes(answers_.most()) + " for all of them (--max-answers-bytes): " +
-                        (field == "max_tokens" ? "ask for fewer tokens, choices or log-probabilities, or for a stream."
-                                               : "send fewer or shorter texts."),
-                    field, "answer_too_large"};
-  }
-  exchange.promised = answers_.take(bytes);
-  if (exchange.promised) return std::nullopt;
-  return ApiError{429, "The answers under way have all of the server's memory for them; try again later.", "",
-                  "memory_full", 1};
-}
-
-// An answer that was made at once: a slow reader holds it for long, and however many ask at the same time.
-WebResponse Service::counted(WebResponse response, WebExchange& exchange) {
-  constexpr int64_t kUncounted = 64 << 10;  // about what a connection may hold by itself
-  const auto bytes = static_cast<int64_t>(response.body.capacity());
-  if (bytes <= kUncounted || exchange.promised) return response;
-  const std::optional<ApiError> refusal = promise(exchange, bytes, "");
-  return refusal ? error_response(*refusal) : std::move(response);
-}
-
 // All or none, also where memory runs out in between.
-Status Service::submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox) {
+Status ModelService::submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox) {
   struct Undo {
-    Service& service;
+    ModelService& service;
     std::vector<RequestId> ids;
     ~Undo() {
       for (const RequestId id : ids) {
@@ -330,7 +304,7 @@ Status Service::submit(std::span<Request> requests, const std::shared_ptr<Mailbo
 }
 
 // The next of many texts, as those before them are done.
-void Service::submit_held(WebExchange& exchange) {
+void ModelService::submit_held(WebExchange& exchange) {
   Generation& generation = *exchange.generation;
   const auto n_under_way = [&] {
     return std::ssize(generation.info().requests) - std::ssize(exchange.held) -

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/quoted.h"
+#include "server/routes/front_door.h"
 #include "server/routes/page_files.h"
-#include "server/routes/service.h"
 #include "server/wire/content_type.h"
 
 namespace ibid {
@@ -23,61 +23,60 @@ bool is_below(std::string_view path, std::string_view own, bool takes_rest) {
 }  // namespace
 
 // Those of api_dialects.h and these.
-const std::vector<Service::Route>& Service::routes() {
-  static constexpr auto kNoModel = Route::Needs::kNothing;
+const std::vector<FrontDoor::Route>& FrontDoor::routes() {
   static constexpr Route kHandled[] = {
-      {"POST", "/predict", "predict", nullptr},
-      {"GET", "/health", "health", &Service::health, kNoModel},
-      {"GET", "/v1/health", "health", &Service::health, kNoModel},
-      {"GET", "/ping", "health", &Service::health, kNoModel},
-      {"GET", "/v1/models", "models", &Service::models, kNoModel, true},
-      {"GET", "/models", "models", &Service::models, kNoModel, true},
-      {"POST", "/models/load", "models", &Service::change_model, kNoModel},
-      {"POST", "/models/unload", "models", &Service::change_model, kNoModel},
-      {"GET", "/v1/responses/{id}", "responses", &Service::response_by_id, kNoModel},
-      {"DELETE", "/v1/responses/{id}", "responses", &Service::delete_response, kNoModel},
-      {"GET", "/v1/responses/{id}/input_items", "responses", &Service::response_input, kNoModel},
-      {"POST", "/v1/responses/{id}/cancel", "responses", &Service::cancel_response, kNoModel},
-      {"GET", "/api/tags", "ollama", &Service::ollama_tags, kNoModel},
-      {"GET", "/api/ps", "ollama", &Service::ollama_tags, kNoModel},
-      {"POST", "/api/show", "ollama", &Service::ollama_show},
-      {"GET", "/api/version", "other", &Service::ollama_version, kNoModel},
-      {"POST", "/api/pull", "ollama", &Service::ollama_manage, kNoModel},
-      {"POST", "/api/push", "ollama", &Service::ollama_manage, kNoModel},
-      {"POST", "/api/create", "ollama", &Service::ollama_manage, kNoModel},
-      {"POST", "/api/copy", "ollama", &Service::ollama_manage, kNoModel},
-      {"DELETE", "/api/delete", "ollama", &Service::ollama_manage, kNoModel},
-      {"POST", "/api/blobs", "ollama", &Service::ollama_manage, kNoModel, true},
-      {"POST", "/v1/files", "files", &Service::create_file, kNoModel},
-      {"GET", "/v1/files", "files", &Service::list_files, kNoModel},
-      {"GET", "/v1/files/{id}", "files", &Service::file_by_id, kNoModel},
-      {"DELETE", "/v1/files/{id}", "files", &Service::delete_file, kNoModel},
-      {"GET", "/v1/files/{id}/content", "files", &Service::file_content, kNoModel},
-      {"POST", "/v1/batches", "batches", &Service::create_batch, kNoModel},
-      {"GET", "/v1/batches", "batches", &Service::list_batches, kNoModel},
-      {"GET", "/v1/batches/{id}", "batches", &Service::batch_by_id, kNoModel},
-      {"POST", "/v1/batches/{id}/cancel", "batches", &Service::cancel_batch, kNoModel},
-      {"POST", "/v1/chat/completions/input_tokens", "text", &Service::chat_tokens},
-      {"POST", "/chat/completions/input_tokens", "text", &Service::chat_tokens},
-      {"POST", "/v1/responses/input_tokens", "text", &Service::response_tokens},
-      {"POST", "/v1/messages/count_tokens", "text", &Service::count_tokens},
-      {"POST", "/tokenize", "text", &Service::tokenize},
-      {"POST", "/detokenize", "text", &Service::detokenize},
-      {"POST", "/apply-template", "text", &Service::apply_template},
-      {"GET", "/tokenizer_info", "text", &Service::tokenizer_info},
-      {"GET", "/props", "other", &Service::props},
-      {"GET", "/slots", "other", &Service::slots},
-      {"GET", "/load", "other", &Service::load},
-      {"GET", "/engine", "engine", &Service::engine_view},
-      {"GET", "/metrics", "metrics", &Service::metrics_text, kNoModel},
-      {"GET", "/version", "other", &Service::version, kNoModel},
-      {"GET", "/openapi.json", "other", &Service::openapi, kNoModel},
+      {"POST", "/predict", "predict"},
+      {"GET", "/health", "health", &FrontDoor::health},
+      {"GET", "/v1/health", "health", &FrontDoor::health},
+      {"GET", "/ping", "health", &FrontDoor::health},
+      {"GET", "/v1/models", "models", &FrontDoor::models, nullptr, true},
+      {"GET", "/models", "models", &FrontDoor::models, nullptr, true},
+      {"POST", "/models/load", "models", &FrontDoor::change_model},
+      {"POST", "/models/unload", "models", &FrontDoor::change_model},
+      {"GET", "/v1/responses/{id}", "responses", &FrontDoor::response_by_id},
+      {"DELETE", "/v1/responses/{id}", "responses", &FrontDoor::delete_response},
+      {"GET", "/v1/responses/{id}/input_items", "responses", &FrontDoor::response_input},
+      {"POST", "/v1/responses/{id}/cancel", "responses", &FrontDoor::cancel_response},
+      {"GET", "/api/tags", "ollama", &FrontDoor::ollama_tags},
+      {"GET", "/api/ps", "ollama", &FrontDoor::ollama_tags},
+      {"POST", "/api/show", "ollama", nullptr, &ModelService::ollama_show},
+      {"GET", "/api/version", "other", &FrontDoor::ollama_version},
+      {"POST", "/api/pull", "ollama", &FrontDoor::ollama_manage},
+      {"POST", "/api/push", "ollama", &FrontDoor::ollama_manage},
+      {"POST", "/api/create", "ollama", &FrontDoor::ollama_manage},
+      {"POST", "/api/copy", "ollama", &FrontDoor::ollama_manage},
+      {"DELETE", "/api/delete", "ollama", &FrontDoor::ollama_manage},
+      {"POST", "/api/blobs", "ollama", &FrontDoor::ollama_manage, nullptr, true},
+      {"POST", "/v1/files", "files", &FrontDoor::create_file},
+      {"GET", "/v1/files", "files", &FrontDoor::list_files},
+      {"GET", "/v1/files/{id}", "files", &FrontDoor::file_by_id},
+      {"DELETE", "/v1/files/{id}", "files", &FrontDoor::delete_file},
+      {"GET", "/v1/files/{id}/content", "files", &FrontDoor::file_content},
+      {"POST", "/v1/batches", "batches", &FrontDoor::create_batch},
+      {"GET", "/v1/batches", "batches", &FrontDoor::list_batches},
+      {"GET", "/v1/batches/{id}", "batches", &FrontDoor::batch_by_id},
+      {"POST", "/v1/batches/{id}/cancel", "batches", &FrontDoor::cancel_batch},
+      {"POST", "/v1/chat/completions/input_tokens", "text", nullptr, &ModelService::chat_tokens},
+      {"POST", "/chat/completions/input_tokens", "text", nullptr, &ModelService::chat_tokens},
+      {"POST", "/v1/responses/input_tokens", "text", nullptr, &ModelService::response_tokens},
+      {"POST", "/v1/messages/count_tokens", "text", nullptr, &ModelService::count_tokens},
+      {"POST", "/tokenize", "text", nullptr, &ModelService::tokenize},
+      {"POST", "/detokenize", "text", nullptr, &ModelService::detokenize},
+      {"POST", "/apply-template", "text", nullptr, &ModelService::apply_template},
+      {"GET", "/tokenizer_info", "text", nullptr, &ModelService::tokenizer_info},
+      {"GET", "/props", "other", nullptr, &ModelService::props},
+      {"GET", "/slots", "other", nullptr, &ModelService::slots},
+      {"GET", "/load", "other", nullptr, &ModelService::load},
+      {"GET", "/engine", "engine", nullptr, &ModelService::engine_view},
+      {"GET", "/metrics", "metrics", &FrontDoor::metrics_text},
+      {"GET", "/version", "other", &FrontDoor::version},
+      {"GET", "/openapi.json", "other", &FrontDoor::openapi},
   };
   static const std::vector<Route> kAll = [] {
     std::vector<Route> out;
     for (const ApiDialect& api : api_dialects()) {
       for (const char* path : api.paths) {
-        if (path != nullptr) out.push_back({"POST", path, api.route, nullptr, Route::Needs::kModel, false, &api});
+        if (path != nullptr) out.push_back({"POST", path, api.route, nullptr, nullptr, false, &api});
       }
     }
     for (Route route : kHandled) {
@@ -89,9 +88,8 @@ const std::vector<Service::Route>& Service::routes() {
   return kAll;
 }
 
-Service::Found Service::find_route(const WebRequest& request) {
-  static const Route kPage = {
-      "GET", "", "page", &Service::page, Route::Needs::kNothing, false, &dialect_of(ApiStyle::kChat)};
+FrontDoor::Found FrontDoor::find_route(const WebRequest& request) {
+  static const Route kPage = {"GET", "", "page", &FrontDoor::page, nullptr, false, &dialect_of(ApiStyle::kChat)};
   const std::string_view path = request.path();
   Found found;
   if (std::ranges::find(page_files(), path, &PageFile::path) != page_files().end()) found = {&kPage, kPage.method};
@@ -105,16 +103,16 @@ Service::Found Service::find_route(const WebRequest& request) {
   return found;
 }
 
-std::optional<WebResponse> Service::answer_at_door(const WebRequest& request, WebExchange& exchange,
-                                                   const Route*& route) const {
+std::optional<WebResponse> FrontDoor::answer_at_door(const WebRequest& request, WebExchange& exchange,
+                                                     const Route*& route) const {
   const Found found = find_route(request);
   route = found.route;
   if (request.path().starts_with("/api/")) exchange.api = &dialect_of(ApiStyle::kOllamaChat);  // of unknown paths, too
   if (route != nullptr) exchange.route = route->name, exchange.api = route->api;
   if (request.as_tenant) exchange.tenant = *request.as_tenant;
-  using Gate = std::optional<WebResponse> (Service::*)(const WebRequest&, const Found&, WebExchange&) const;
-  static constexpr Gate kGates[] = {&Service::check_site, &Service::answer_preflight, &Service::check_key,
-                                    &Service::check_path};
+  using Gate = std::optional<WebResponse> (FrontDoor::*)(const WebRequest&, const Found&, WebExchange&) const;
+  static constexpr Gate kGates[] = {&FrontDoor::check_site, &FrontDoor::answer_preflight, &FrontDoor::check_key,
+                                    &FrontDoor::check_path};
   for (const Gate gate : kGates) {
     if (std::optional<WebResponse> answer = (this->*gate)(request, found, exchange)) return answer;
   }
@@ -122,7 +120,7 @@ std::optional<WebResponse> Service::answer_at_door(const WebRequest& request, We
 }
 
 // By which name it asks, and from which site's page.
-std::optional<WebResponse> Service::check_site(const WebRequest& request, const Found&, WebExchange&) const {
+std::optional<WebResponse> FrontDoor::check_site(const WebRequest& request, const Found&, WebExchange&) const {
   if (request.as_tenant) return std::nullopt;
   if (!hosts_.allows(request.header("host"))) {
     return error_response({403,
@@ -139,7 +137,7 @@ std::optional<WebResponse> Service::check_site(const WebRequest& request, const 
   return std::nullopt;
 }
 
-std::optional<WebResponse> Service::answer_preflight(const WebRequest& request, const Found&, WebExchange&) const {
+std::optional<WebResponse> FrontDoor::answer_preflight(const WebRequest& request, const Found&, WebExchange&) const {
   if (request.method != "OPTIONS" || options_.cors_origin.empty()) return std::nullopt;
   WebResponse response;
   response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
@@ -149,7 +147,7 @@ std::optional<WebResponse> Service::answer_preflight(const WebRequest& request, 
 }
 
 // Notes whose key it is.
-std::optional<WebResponse> Service::check_key(const WebRequest& request, const Found&, WebExchange& exchange) const {
+std::optional<WebResponse> FrontDoor::check_key(const WebRequest& request, const Found&, WebExchange& exchange) const {
   const bool is_health = exchange.route == std::string_view("health");
   if (keys_.empty() || is_health || request.as_tenant) return std::nullopt;
   std::optional<std::string> tenant = keys_.tenant_of(ApiKeys::key_in(request));
@@ -162,7 +160,7 @@ std::optional<WebResponse> Service::check_key(const WebRequest& request, const F
 }
 
 // Whether there is such a path, with this method, for a body of this type.
-std::optional<WebResponse> Service::check_path(const WebRequest& request, const Found& found, WebExchange&) const {
+std::optional<WebResponse> FrontDoor::check_path(const WebRequest& request, const Found& found, WebExchange&) const {
   const Route* route = found.route;
   if (route == nullptr)
     return error_response({404,
@@ -177,19 +175,19 @@ std::optional<WebResponse> Service::check_path(const WebRequest& request, const 
     return response;
   }
   if (request.method != "POST") return std::nullopt;
-  const bool is_upload = route->handler == &Service::create_file || route->handler == &Service::ollama_manage;
+  const bool is_upload = route->handler == &FrontDoor::create_file || route->handler == &FrontDoor::ollama_manage;
   const std::optional<ApiError> wrong = is_upload ? std::nullopt : check_content_type(request);
   if (wrong) return error_response(*wrong);
   return std::nullopt;
 }
 
-bool Service::is_answered_at_door(const WebRequest& request) const {
+bool FrontDoor::is_answered_at_door(const WebRequest& request) const {
   WebExchange exchange;
   const Route* route = nullptr;
   return answer_at_door(request, exchange, route).has_value();
 }
 
-bool Service::allowed_origin(const WebRequest& request) const {
+bool FrontDoor::allowed_origin(const WebRequest& request) const {
   const std::string_view origin = request.header("origin");
   if (options_.cors_origin == "*") return true;
   if (origin.empty()) return !asks_for_another_site(request);

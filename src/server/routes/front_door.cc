@@ -1,4 +1,4 @@
-#include "server/routes/service.h"
+#include "server/routes/front_door.h"
 
 #include <algorithm>
 #include <new>
@@ -27,44 +27,29 @@ constexpr Abort kNoMemory = Abort::kNoMemory;
 
 }  // namespace
 
-Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log)
-    : Service(options, keys, log, std::make_shared<Shared>(options, keys)) {}
-
-Service::Service(const ServerOptions& options, ApiKeys keys, RequestLog& log, std::shared_ptr<Shared> shared)
+FrontDoor::FrontDoor(const ServerOptions& options, ApiKeys keys, RequestLog& log)
     : options_(options),
       keys_(std::move(keys)),
-      shared_(std::move(shared)),
-      quotas_(shared_->quotas),
       hosts_(options.unix_socket.empty() ? options.host : std::string(), options.allowed_hosts, !keys_.empty()),
       log_(log),
-      metrics_(shared_->metrics),
-      answers_(shared_->answers),
-      stored_(shared_->stored),
+      state_(options, keys_),
+      model_(options, state_, false),
       id_prefix_(random_bits()),
       started_(steady_clock().now()) {}
 
-void Service::set_backend(Backend* backend) {
-  backend->start([this, backend](std::span<Output> outputs, const EngineStats& stats) {
-    router_.deliver(outputs);
-    metrics_.add_step(stats, this);
-    live_.add_step(stats, backend->clock().now());
-  });
-  fim_ = find_fim_tokens(backend->tokenizer());
-  backend_ = backend;
+std::unique_ptr<ModelService> FrontDoor::make_service(bool has_aliases) {
+  ServerOptions options = options_;
+  if (!has_aliases) options.aliases.clear();
+  return std::make_unique<ModelService>(options, state_, true);
 }
 
-double Service::now() const {
-  const Backend* backend = backend_;
-  return backend != nullptr ? backend->clock().now() : steady_clock().now();
-}
+std::string FrontDoor::new_request_id() { return "req-" + hex(id_prefix_ + ++n_requests_); }
 
-std::string Service::new_request_id() { return "req-" + hex(id_prefix_ + ++n_requests_); }
-
-bool Service::has_key(const WebRequest& request) const {
+bool FrontDoor::has_key(const WebRequest& request) const {
   return keys_.empty() || keys_.tenant_of(ApiKeys::key_in(request));
 }
 
-WebResponse Service::refuse(int status, std::string message, std::string code, double arrived) {
+WebResponse FrontDoor::refuse(int status, std::string message, std::string code, double arrived) {
   WebResponse response =
       error_response({status, std::move(message), "", std::move(code), status == 429 || status == 503 ? 1 : 0});
   const std::string id = new_request_id();
@@ -74,26 +59,22 @@ WebResponse Service::refuse(int status, std::string message, std::string code, d
   line.route = "other";
   line.status = status;
   line.seconds = std::max(0.0, now() - arrived);
-  metrics_.add_response(line.route, status);
+  state_.metrics.add_response(line.route, status);
   write(line);
   response.close = true;
   return response;
 }
 
-void Service::add_cors(const WebRequest& request, WebResponse& response) const {
+void FrontDoor::add_cors(const WebRequest& request, WebResponse& response) const {
   if (options_.cors_origin.empty() || request.header("origin").empty() || !allowed_origin(request)) return;
   response.headers.emplace_back("Access-Control-Allow-Origin", request.header("origin"));
   response.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Ibid-Seed");
   response.headers.emplace_back("Vary", "Origin");
 }
 
-WebExchange Service::handle(const WebRequest& request, std::function<void()> wake) {
-  if (request.model && request.model->service != this) {
-    WebExchange of_model = request.model->service->handle(request, std::move(wake));
-    of_model.model = request.model;
-    return of_model;
-  }
+WebExchange FrontDoor::handle(const WebRequest& request, std::function<void()> wake) {
   WebExchange exchange;
+  exchange.model = request.model;
   exchange.arrived = request.arrived;
   exchange.method = request.method;
   if (spans_ != nullptr) exchange.trace = parse_trace_parent(request.header("traceparent"));
@@ -110,21 +91,22 @@ WebExchange Service::handle(const WebRequest& request, std::function<void()> wak
     add_cors(request, response);
     exchange.response = std::move(response);
   } catch (...) {  // e.g. no memory: the engine has it, and its answer will not be asked for
-    if (exchange.generation) abandon(*exchange.generation);
+    ModelService& service = service_of(exchange.model);
+    if (exchange.generation) service.abandon(*exchange.generation);
     for (WebExchange& instance : exchange.instances) finish(instance, &kNoMemory);
-    quotas_.leave(exchange.tenant, exchange.n_sequences, now());
+    state_.quotas.leave(exchange.tenant, exchange.n_sequences, service.now());
     throw;
   }
   return exchange;
 }
 
-std::pair<std::string, double> Service::turn_of(const WebRequest& request) const {
+std::pair<std::string, double> FrontDoor::turn_of(const WebRequest& request) const {
   std::string tenant = keys_.tenant_of(ApiKeys::key_in(request)).value_or("");
-  const double weight = quotas_.terms_of(tenant).weight;
+  const double weight = state_.quotas.terms_of(tenant).weight;
   return {std::move(tenant), weight};
 }
 
-WebExchange Service::unhandled(const WebRequest& request) {
+WebExchange FrontDoor::unhandled(const WebRequest& request) {
   WebExchange exchange;
   const Route* route = nullptr;
   static_cast<void>(answer_at_door(request, exchange, route));
@@ -135,61 +117,50 @@ WebExchange Service::unhandled(const WebRequest& request) {
   return exchange;
 }
 
-WebResponse Service::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
+WebResponse FrontDoor::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
   const Route* route = nullptr;
   if (std::optional<WebResponse> answer = answer_at_door(request, exchange, route)) return *std::move(answer);
   if (request.refusal) return error_response(*request.refusal);
   if (request.answer) return *request.answer;
-  if (route->needs_model() && backend_ == nullptr)
+  ModelService& service = service_of(request.model);
+  if (route->needs_model() && service.backend() == nullptr)
     return error_response({503, fleet_ != nullptr ? "The model is not loaded." : "The model is still loading.", "",
                            fleet_ != nullptr ? "not_loaded" : "loading", 1});
   if (request.path() == "/predict") return predict(request, exchange, wake);
-  if (route->handler == nullptr) return generate(request, exchange, std::move(wake));
-  WebResponse response = (this->*route->handler)(request, exchange);
+  if (route->makes_sequences()) return service.generate(request, exchange, std::move(wake));
+  WebResponse response = route->handler != nullptr ? (this->*route->handler)(request, exchange)
+                                                   : (service.*route->of_model)(request, exchange);
   const bool is_of_users = route->needs_model() && request.method == "POST";
   if (is_of_users || exchange.route == std::string_view("responses")) return counted(std::move(response), exchange);
   return response;
 }
 
-void Service::collect(WebExchange& exchange) {
-  if (exchange.model && exchange.model->service != this) return exchange.model->service->collect(exchange);
-  for (WebExchange& instance : exchange.instances) {
-    if (instance.generation) collect(instance);
-  }
-  if (!exchange.generation) return;
-  exchange.generation->take(exchange.mailbox->take());
-  submit_held(exchange);
-  exchange.row->generated = exchange.generation->completion_tokens();
+// An answer that was made at once: a slow reader holds it for long, and however many ask at the same time.
+WebResponse FrontDoor::counted(WebResponse response, WebExchange& exchange) {
+  constexpr int64_t kUncounted = 64 << 10;  // about what a connection may hold by itself
+  const auto bytes = static_cast<int64_t>(response.body.capacity());
+  if (bytes <= kUncounted || exchange.promised) return response;
+  const std::optional<ApiError> refusal = state_.reserve(exchange, bytes, "");
+  return refusal ? error_response(*refusal) : std::move(response);
 }
 
-void Service::abandon(const Generation& generation) {
-  for (const RequestId id : generation.info().requests) {
-    router_.remove(id);
-    if (!generation.finished() || generation.ends_early()) cancel(id);
-  }
+void FrontDoor::collect(WebExchange& exchange) {
+  for (WebExchange& instance : exchange.instances) collect(instance);
+  if (exchange.generation) service_of(exchange.model).collect(exchange);
 }
 
-void Service::cancel(WebExchange& exchange) {
-  if (exchange.model && exchange.model->service != this) return exchange.model->service->cancel(exchange);
-  for (WebExchange& instance : exchange.instances) {
-    if (instance.generation) cancel(instance);
-  }
-  if (!exchange.generation) return;
-  for (const RequestId id : exchange.generation->info().requests) cancel(id);
+void FrontDoor::cancel(WebExchange& exchange) {
+  for (WebExchange& instance : exchange.instances) cancel(instance);
+  if (exchange.generation) service_of(exchange.model).cancel(exchange);
 }
 
-// Giving up must not fail for want of memory: these blocks would never be freed.
-void Service::cancel(RequestId id) {
-  insist([&] { backend_.load()->cancel(id); });
-}
-
-void Service::finish(WebExchange& exchange, const Abort* cut) {
-  if (exchange.model && exchange.model->service != this) return exchange.model->service->finish(exchange, cut);
+void FrontDoor::finish(WebExchange& exchange, const Abort* cut) {
+  ModelService& service = service_of(exchange.model);
   for (WebExchange& instance : exchange.instances) {
     const bool is_cut = cut != nullptr && instance.generation && !instance.generation->finished();
     finish(instance, is_cut ? cut : nullptr);
   }
-  const double end = now();
+  const double end = service.now();
   RequestLine line;
   line.request_id = exchange.request_id;
   line.tenant = exchange.tenant;
@@ -198,14 +169,14 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
   line.status = exchange.response.status;
   line.seconds = end - exchange.arrived;
   if (cut != nullptr) {
-    metrics_.add_abort(*cut);
+    state_.metrics.add_abort(*cut);
     line.finish = kAbortNames[static_cast<size_t>(*cut)];
   }
   if (Generation* generation = exchange.generation.get()) {
-    abandon(*generation);
+    service.abandon(*generation);
     if (!generation->finished()) exchange.held.clear();
     try {
-      collect(exchange);  // what came before its client went counts, here as in the metrics
+      service.collect(exchange);  // what came before its client went counts, here as in the metrics
       line.choices = generation->finishes();
     } catch (const std::bad_alloc&) {
     }
@@ -217,20 +188,20 @@ void Service::finish(WebExchange& exchange, const Abort* cut) {
     line.n_preemptions = generation->n_preemptions();
     if (cut == nullptr) line.finish = generation->finish_word();
     line.stream = generation->info().asked.stream;
-    metrics_.add_request(line.times, line.prompt_tokens, line.completion_tokens);
-    quotas_.charge(exchange.tenant, line.completion_tokens, end);
+    state_.metrics.add_request(line.times, line.prompt_tokens, line.completion_tokens);
+    state_.quotas.charge(exchange.tenant, line.completion_tokens, end);
   }
-  quotas_.leave(exchange.tenant, std::exchange(exchange.n_sequences, 0), end);
-  metrics_.add_response(exchange.route, exchange.response.status);
+  state_.quotas.leave(exchange.tenant, std::exchange(exchange.n_sequences, 0), end);
+  state_.metrics.add_response(exchange.route, exchange.response.status);
   write(line);
   if (spans_ != nullptr) send_span(*spans_, exchange, line, end);
 }
 
-void Service::write(const RequestLine& line) {
+void FrontDoor::write(const RequestLine& line) {
   try {
     log_.add(line);
   } catch (const std::bad_alloc&) {
-    metrics_.add_log_line_lost();
+    state_.metrics.add_log_line_lost();
   }
 }
 
