@@ -67,6 +67,17 @@ TEST(ServerTurns, AClientThatGoesBeforeItsBodyIsReadCostsNothing) {
   EXPECT_EQ(server.backend.n_submitted, 1);
 }
 
+TEST(ServerTurns, PromptThatSpellsTheFieldsOfGrammarsWaitsForNone) {
+  TestServer server;
+  RawClient first(server.port()), other(server.port());
+  first.send(RawClient::post_text("/v1/chat/completions", long_body("hold me", 1)));
+  ASSERT_TRUE(eventually([&] { return server.backend.n_held == 1; }));
+  const std::string body = chat_body(R"(a regex, a schema, "strict": true, \u0041)", R"("max_tokens":1)");
+  EXPECT_EQ(other.post("/v1/chat/completions", body).status, 200) << "while the other's grammar waits";
+  server.backend.n_let_go = 1;
+  EXPECT_EQ(first.answer().status, 200);
+}
+
 TEST(ServerTurns, RequestPipelinedAfterALongOneIsAnsweredAfterIt) {
   TestServer server;
   RawClient client(server.port());

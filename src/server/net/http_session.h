@@ -3,9 +3,9 @@
 //
 // A connection is in one of these states, always on its own strand:
 //   idle -> header -> body -> (handling ->) answering -> idle | closing
-// A large body, or one that may want a grammar, is handled on a thread of its own, where tenants take turns, so that
-// reading and tokenising megabytes, or compiling, holds up no other connection. While a request waits to be handled and
-// reading and tokenising megabytes, or compiling, holds up no other connection. While a request waits to be handled and
+// A large body is handled on a thread of its own, where tenants take turns, so that reading and tokenising megabytes
+// holds up no other connection. A small one is read at once, which its size bounds; what then proves to need a grammar,
+// or to hold many bodies, is put off to the same thread before it has begun. While a request waits to be handled and
 // while its answer grows, a read stays pending that reports when the client goes (a half-closed socket counts as gone:
 // what waits is then passed over), and which keeps the first bytes of a pipelined request. Where kMaxPipelined of them
 // are kept, the rest stays with the kernel and we wait for the connection's end alone. One of these two always holds

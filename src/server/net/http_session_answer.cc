@@ -19,21 +19,6 @@ constexpr size_t kMaxLinger = 256 << 10;  // read and dropped after a refusal
 constexpr std::chrono::seconds kLingerTime(2);
 constexpr std::chrono::seconds kTick(10);
 
-// Whether it may want a grammar, which takes up to a quarter of a second to compile, or many of anything. A name may be
-// spelled with escapes; who writes letters so does it for that.
-bool may_take_long(const WebRequest& request) {
-  if (request.path() == "/predict") return true;
-  static constexpr std::string_view kNames[] = {
-      "regex", "grammar", "schema",          "\"format\"",       "_format\"", "guided_", "structured_outputs",
-      "ebnf",  "strict",  "\"tool_choice\"", "\"output_config\""};
-  const std::string_view body = request.body;
-  if (std::ranges::any_of(kNames, [&](std::string_view name) { return body.find(name) != body.npos; })) return true;
-  for (size_t at = body.find("\\u00"); at != body.npos; at = body.find("\\u00", at + 1)) {
-    if (at + 4 < body.size() && body[at + 4] >= '4' && body[at + 4] <= '7') return true;
-  }
-  return false;
-}
-
 // For the log, of an answer of which the client saw nothing. 499 is what nginx writes where the client went first.
 int untold_status(Abort cause) { return cause == Abort::kShutdown || cause == Abort::kNoMemory ? 503 : 499; }
 
@@ -47,11 +32,12 @@ void HttpSession::handle() {
   stream_.expires_never();
   FrontDoor& front = shared_->front;
   const bool is_answered = front.is_answered_at_door(request);
-  if (!is_answered && (request.body.size() > kSmallBody || may_take_long(request)))
-    return handle_apart(std::move(request));
+  if (!is_answered && request.body.size() > kSmallBody) return handle_apart(std::move(request));
   if (!is_answered && !front.choose_model(request)) return wait_for_model(std::move(request));
+  WebExchange exchange = front.handle(request, waker(), Effort::kBrief);
+  if (exchange.is_put_off) return handle_apart(std::move(request));
   release_body();
-  begin_answer(front.handle(request, waker()));
+  begin_answer(std::move(exchange));
 }
 
 // On the thread for what takes long, in its tenant's turn.

@@ -87,6 +87,12 @@ Status make(const AnswerGrammar& of, const Tokenizer& tokenizer, const grammar::
 
 }  // namespace
 
+bool needs_grammar(const ApiRequest& api, const AnswerFormat& format) {
+  if (api.grammar.kind != Kind::kNone || !api.gbnf.empty()) return true;
+  const bool must_call = api.chat.tools.array() != nullptr && api.tool_choice == ToolChoice::kRequired;
+  return must_call || holds_auto_calls(api, format);
+}
+
 Result<std::shared_ptr<grammar::Compiled>> build_grammar(const ApiRequest& api, const Backend& backend,
                                                          const std::string& tenant,
                                                          const AnswerParser::Options* parser) {

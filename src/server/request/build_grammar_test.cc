@@ -85,5 +85,15 @@ TEST(BuildGrammar, IsTheSameWhicheverWasAskedForBefore) {
   }
 }
 
+TEST(BuildGrammar, IsNeededWhereverOneIsMade) {
+  const FakeBackend backend;
+  for (const AskedGrammar& asked : asked_grammars()) {
+    const Result<ApiRequest> api = parse_api_request(Endpoint::kChat, *parse_json(asked.body), {});
+    if (!api) continue;
+    EXPECT_EQ(needs_grammar(*api, *backend.answer_format()), built(backend, asked) != "none")
+        << asked.body << asked.parser;
+  }
+}
+
 }  // namespace
 }  // namespace ibid

@@ -72,7 +72,7 @@ void FrontDoor::add_cors(const WebRequest& request, WebResponse& response) const
   response.headers.emplace_back("Vary", "Origin");
 }
 
-WebExchange FrontDoor::handle(const WebRequest& request, std::function<void()> wake) {
+WebExchange FrontDoor::handle(const WebRequest& request, std::function<void()> wake, Effort effort) {
   WebExchange exchange;
   exchange.model = request.model;
   exchange.arrived = request.arrived;
@@ -81,7 +81,8 @@ WebExchange FrontDoor::handle(const WebRequest& request, std::function<void()> w
   const std::string_view given = request.header("x-request-id");
   exchange.request_id = is_request_id(given) ? std::string(given) : new_request_id();
   try {
-    WebResponse response = dispatch(request, exchange, std::move(wake));
+    WebResponse response = dispatch(request, exchange, std::move(wake), effort);
+    if (exchange.is_put_off) return exchange;
     if (response.error != nullptr && exchange.is_ours) {
       response.error = std::make_shared<const ApiError>(in_own_words(*exchange.api, *response.error));
       response.body = error_json(*response.error);
@@ -117,7 +118,8 @@ WebExchange FrontDoor::unhandled(const WebRequest& request) {
   return exchange;
 }
 
-WebResponse FrontDoor::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
+WebResponse FrontDoor::dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake,
+                                Effort effort) {
   const Route* route = nullptr;
   if (std::optional<WebResponse> answer = answer_at_door(request, exchange, route)) return *std::move(answer);
   if (request.refusal) return error_response(*request.refusal);
@@ -126,8 +128,11 @@ WebResponse FrontDoor::dispatch(const WebRequest& request, WebExchange& exchange
   if (route->needs_model() && service.backend() == nullptr)
     return error_response({503, fleet_ != nullptr ? "The model is not loaded." : "The model is still loading.", "",
                            fleet_ != nullptr ? "not_loaded" : "loading", 1});
-  if (request.path() == "/predict") return predict(request, exchange, wake);
-  if (route->makes_sequences()) return service.generate(request, exchange, std::move(wake));
+  if (request.path() == "/predict") {
+    exchange.is_put_off = effort == Effort::kBrief;
+    return exchange.is_put_off ? WebResponse() : predict(request, exchange, wake);
+  }
+  if (route->makes_sequences()) return service.generate(request, exchange, std::move(wake), effort);
   WebResponse response = route->handler != nullptr ? (this->*route->handler)(request, exchange)
                                                    : (service.*route->of_model)(request, exchange);
   const bool is_of_users = route->needs_model() && request.method == "POST";

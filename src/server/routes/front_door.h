@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,8 +67,9 @@ class FrontDoor {
   bool has_key(const WebRequest& request) const;
   // Whether its path, method, key or content type is all that is looked at.
   bool is_answered_at_door(const WebRequest& request) const;
-  // `wake` is called on the engine's thread when the exchange's mailbox has something.
-  WebExchange handle(const WebRequest& request, std::function<void()> wake);
+  // `wake` is called on the engine's thread when the exchange's mailbox has something. With kBrief it takes as long as
+  // the body is large, or is put off.
+  WebExchange handle(const WebRequest& request, std::function<void()> wake, Effort effort = Effort::kWhole);
   // What is known of a request that is not handled, for finish().
   WebExchange unhandled(const WebRequest& request);
   // A client whose request is not handled yet has gone.
@@ -130,7 +132,8 @@ class FrontDoor {
     std::optional<ApiError> refusal = std::nullopt;
     bool must_load = false;
   };
-  static const std::vector<Route>& routes();
+  static std::span<const Route> handled_routes();  // those that are no API's own
+  static const std::vector<Route>& routes();       // of all paths but the page's
   static Found find_route(const WebRequest& request);
   ModelService& service_of(const std::shared_ptr<ModelUse>& model) { return model ? *model->service : model_; }
 
@@ -154,7 +157,7 @@ class FrontDoor {
   bool let_go(Fleet& fleet, const WebRequest& request) const;
   static const std::string* model_of_instances(const Json& body);  // that the first one names; null: none
 
-  WebResponse dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
+  WebResponse dispatch(const WebRequest& request, WebExchange& exchange, std::function<void()> wake, Effort effort);
   WebResponse predict(const WebRequest& request, WebExchange& exchange, const std::function<void()>& wake);
   // The response, or a refusal where there is no memory for it.
   WebResponse counted(WebResponse response, WebExchange& exchange);

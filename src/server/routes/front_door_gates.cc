@@ -1,5 +1,6 @@
 // The paths of the server, and what a request is refused for before its body is read.
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "base/quoted.h"
@@ -22,8 +23,7 @@ bool is_below(std::string_view path, std::string_view own, bool takes_rest) {
 
 }  // namespace
 
-// Those of api_dialects.h and these.
-const std::vector<FrontDoor::Route>& FrontDoor::routes() {
+std::span<const FrontDoor::Route> FrontDoor::handled_routes() {
   static constexpr Route kHandled[] = {
       {"POST", "/predict", "predict"},
       {"GET", "/health", "health", &FrontDoor::health},
@@ -72,6 +72,10 @@ const std::vector<FrontDoor::Route>& FrontDoor::routes() {
       {"GET", "/version", "other", &FrontDoor::version},
       {"GET", "/openapi.json", "other", &FrontDoor::openapi},
   };
+  return kHandled;
+}
+
+const std::vector<FrontDoor::Route>& FrontDoor::routes() {
   static const std::vector<Route> kAll = [] {
     std::vector<Route> out;
     for (const ApiDialect& api : api_dialects()) {
@@ -79,7 +83,7 @@ const std::vector<FrontDoor::Route>& FrontDoor::routes() {
         if (path != nullptr) out.push_back({"POST", path, api.route, nullptr, nullptr, false, &api});
       }
     }
-    for (Route route : kHandled) {
+    for (Route route : handled_routes()) {
       route.api = &dialect_above(route.path);
       out.push_back(route);
     }

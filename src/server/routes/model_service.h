@@ -2,7 +2,7 @@
 // of them, submits those to its engine, and answers what the model alone is asked (tokens, templates, slots). It knows
 // no other model, no path and no socket; the FrontDoor has checked who asks, and ends each exchange.
 //
-// Threads: every function is safe from any thread; an exchange belongs to one at a time. Whoever calls one that needs
+// Threads: every function is safe from any thread; an exchange belongs to one at a time. A caller of one that needs
 // the model (all but those marked) holds it: the one model's backend is never dropped, and one of several is held by a
 // ModelUse. Ownership: the state and the backend outlive the service's use of them. Errors: a refusal is a response or
 // an ApiError whose status HTTP has; what throws is std::bad_alloc alone.
@@ -52,9 +52,9 @@ class ModelService {
   // reads_unloaded(), and needs no model.
   Result<DialectBody> read_dialect(const WebExchange& exchange, Json body, const ModelInfo& model,
                                    const Tokenizer* tokenizer);
-  // Begins the exchange's generation, or returns what refuses it. `wake` is called on the engine's thread when the
-  // mailbox has something.
-  WebResponse generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake);
+  // Begins the exchange's generation, or returns what refuses it, or puts it off. `wake` is called on the engine's
+  // thread when the mailbox has something.
+  WebResponse generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake, Effort effort);
   // Of an exchange with a generation: moves what the mailbox has into it, and submits the next of its sequences.
   void collect(WebExchange& exchange);
   // Asks the engine to end it.

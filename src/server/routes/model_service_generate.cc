@@ -6,6 +6,7 @@
 #include "server/answer/trace_json.h"
 #include "server/fields/body_parts.h"
 #include "server/fields/parse_body.h"
+#include "server/request/build_grammar.h"
 #include "server/request/build_requests.h"
 #include "server/request/model_names.h"
 #include "server/routes/file_store.h"
@@ -111,7 +112,8 @@ int64_t ModelService::sequences_of(const ApiRequest& api) {
          std::max<int64_t>(1 + std::ssize(api.more_chats), std::ssize(api.prompts));
 }
 
-WebResponse ModelService::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake) {
+WebResponse ModelService::generate(const WebRequest& request, WebExchange& exchange, std::function<void()> wake,
+                                   Effort effort) {
   if (draining_) return error_response({503, "The server is shutting down.", "", "shutting_down", 5});
   Asked asked;
   if (const Status status = read(request, exchange, asked); !status)
@@ -121,9 +123,13 @@ WebResponse ModelService::generate(const WebRequest& request, WebExchange& excha
     response.body = *std::move(asked.own.answer);
     return response;
   }
+  const Backend& backend = *backend_.load();
+  if (effort == Effort::kBrief && needs_grammar(asked.api, *backend.answer_format())) {
+    exchange.is_put_off = true;
+    return response;
+  }
   if (const std::optional<ApiError> refusal = admit(exchange, asked)) return error_response(*refusal);
   if (const std::optional<ApiError> refusal = build(request, exchange, asked)) return error_response(*refusal);
-  const Backend& backend = *backend_.load();
   if (asked.info.refusal != nullptr) return failed_stream(std::move(asked.info), backend.tokenizer(), state_.metrics);
   const int64_t most = Generation::most_bytes(asked.info, asked.built.requests, backend.model().context_len,
                                               options_.max_stream_backlog);

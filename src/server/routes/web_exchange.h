@@ -19,6 +19,10 @@
 
 namespace ibid {
 
+// How much of a request's work a call may do. kBrief is for threads that serve many connections: it reads a small body,
+// and puts off what may take long however small the body is: a grammar to compile, a body that holds many others.
+enum class Effort : uint8_t { kWhole, kBrief };
+
 struct WebExchange {
   std::shared_ptr<ModelUse> model;            // of a fleet; released after all that refers to it
   std::optional<ByteBudget::Share> promised;  // of what the answer may come to hold
@@ -33,7 +37,8 @@ struct WebExchange {
   std::string method;
   const char* route = "other";
   const ApiDialect* api = &dialect_of(ApiStyle::kChat);  // whose form the answer has, and its errors
-  bool is_ours = false;  // the body has been read as one of ours, so that errors have our names of fields
+  bool is_put_off = false;  // nothing has begun, and nothing is to be finished: handle it again, whole
+  bool is_ours = false;     // the body has been read as one of ours, so that errors have our names of fields
   double arrived = 0;
   int64_t n_sequences = 0;  // that count for the tenant
   std::optional<TraceParent> trace;
