@@ -48,7 +48,7 @@ std::vector<Told> live(int32_t n_requests, int32_t n_blocks) {
       Request r;
       r.id = RequestId{static_cast<uint64_t>(i)};
       for (uint64_t k = 1 + random() % 40; k > 0; --k) r.prompt.push_back(TokenId{static_cast<int32_t>(random() % 64)});
-      r.max_tokens = static_cast<int32_t>(random() % 6);
+      r.max_tokens = static_cast<int32_t>(random() % 12);
       r.n = 1 + static_cast<int32_t>(random() % 5 == 0);
       n_live +=
           engine->submit(std::move(r)).ok() ? 1 + (engine->find(RequestId{static_cast<uint64_t>(i)}, 1) != nullptr) : 0;

@@ -52,11 +52,13 @@ struct Recurrent {
     n_steps = n_tokens = 0;
     int32_t n_cached = 0;
     answers.assign(static_cast<size_t>(r.n), {});
+    began.assign(static_cast<size_t>(r.n), 0);
     for (std::vector<Output> out; core->step(out); out.clear()) {
       ++n_steps;
       for (const StepShare& share : core->last_step()) n_tokens += share.n_tokens;
       for (const Output& o : out) {
         n_cached = o.usage.cached_tokens;
+        if (answers[static_cast<size_t>(o.choice)].empty()) began[static_cast<size_t>(o.choice)] = n_steps;
         for (const TokenRecord& t : o.tokens) answers[static_cast<size_t>(o.choice)].push_back(t.chosen.token);
       }
       core->self_check();
@@ -73,6 +75,7 @@ struct Recurrent {
   FakeModel* model = nullptr;
   std::unique_ptr<Engine> core;
   std::vector<std::vector<TokenId>> answers;
+  std::vector<int32_t> began;  // the step of each choice's first token, from 1
   int32_t n_steps = 0, n_tokens = 0;
   uint64_t next_id = 1;
 };
@@ -102,12 +105,24 @@ TEST(ResumePoints, ALongPromptIsFoundAtItsLastSnapshotAndNoFurther) {
   EXPECT_EQ(r.run(other), 48);
 }
 
-TEST(ResumePoints, FurtherChoicesForkBeforeThePromptsLastToken) {
+TEST(ResumePoints, FurtherChoicesForkAtThePromptsEndAndDrawFromItsRow) {
   Recurrent r;
   Request choices = r.request(30, 4);
   choices.n = 3;
   r.run(choices);
-  EXPECT_EQ(r.n_tokens, 30 + 2 * 1 + 3 * 3);
+  EXPECT_EQ(r.n_tokens, 30 + 3 * 3);
+  EXPECT_EQ(r.began, std::vector<int32_t>(3, 1));
+}
+
+TEST(ResumePoints, FurtherChoicesMayEndWithTheirFirstTokenOrWithout) {
+  for (const int max_tokens : {0, 1}) {
+    Recurrent r;
+    Request choices = r.request(30, max_tokens);
+    choices.n = 3;
+    r.run(choices);
+    EXPECT_EQ(r.n_steps, 1);
+    EXPECT_EQ(r.n_tokens, 30);
+  }
 }
 
 TEST(ResumePoints, ThereAreAsManyChoicesWithoutAPrefixCache) {
@@ -115,7 +130,7 @@ TEST(ResumePoints, ThereAreAsManyChoicesWithoutAPrefixCache) {
   Request choices = r.request(30, 4);
   choices.n = 3;
   r.run(choices);
-  EXPECT_EQ(r.n_tokens, 30 + 2 * 1 + 3 * 3);
+  EXPECT_EQ(r.n_tokens, 30 + 3 * 3);
 }
 
 TEST(ResumePoints, AcceptedDraftsAreNotComputedAgain) {

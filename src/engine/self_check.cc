@@ -20,7 +20,9 @@ void check_computed(const Sequence& s, const BlockCache& cache) {
         "a sequence goes on where it has no state");
   if (s.group != nullptr) return;  // a beam waits for the rows of others
   CHECK(s.n_computed() < s.n_tokens(), "keys of what is no token of its text count as computed");
-  const bool is_decode = s.state == SequenceState::kRunning && s.n_answered() > 0 && s.may_be_preempted();
+  // A further choice has its first token before it runs, and may have lost its blocks in between.
+  const bool is_decode =
+      s.state == SequenceState::kRunning && s.n_answered() > (s.choice > 0 ? 1 : 0) && s.may_be_preempted();
   CHECK(!is_decode || s.n_computed() == s.n_tokens() - 1, "what was computed of a text is forgotten");
   CHECK(!cache.keeps_blocks() || s.place.n_published() <= s.n_computed() / cache.block_len(),
         "a block is published that is not computed");

@@ -30,7 +30,7 @@ class Grammars;  // sample/grammar/grammars.h
 
 namespace record {
 
-inline constexpr std::string_view kMagic = "ibidrec\12";  // the last byte is the version
+inline constexpr std::string_view kMagic = "ibidrec\13";  // the last byte is the version
 inline constexpr size_t kFrameHead = 8;                   // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 
@@ -70,7 +70,7 @@ struct StepDigest {
   bool operator==(const StepDigest&) const = default;
 };
 
-// What became of a share of the plan.
+// What became of a share of the plan; or of a further choice, which drew its first token from the row of another share.
 struct ShareOutcome {
   RequestId request{};
   int32_t choice = 0;
@@ -84,7 +84,7 @@ struct ShareOutcome {
 struct Step {
   bool was_run = false;  // else there was nothing to do, and nothing below
   StepDigest digest;
-  std::vector<ShareOutcome> shares;
+  std::vector<ShareOutcome> shares;  // of the plan, in its order; then of further choices that began their answers
   std::vector<TokenId> tokens;
 };
 

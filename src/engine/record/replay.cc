@@ -178,6 +178,19 @@ class Replay::Told final : public ToldDraws {
     ++n_told_;
     return record;
   }
+  Result<TokenRecord> first(const Sequence& sequence, FinishReason& end) override {
+    for (size_t i = 0; i < step_->shares.size(); ++i) {
+      const ShareOutcome& was = step_->shares[i];
+      if (was.request != sequence.request->id || was.choice != sequence.choice || was.n_drawn == 0) continue;
+      TokenRecord record;
+      record.chosen.token = step_->tokens[begin_of(i)];
+      record.position = sequence.n_tokens();
+      end = was.reason == FinishReason::kError ? FinishReason::kNone : was.reason;
+      ++n_told_;
+      return record;
+    }
+    return invalid("The record has no token here.");
+  }
   void mark(const StepPlan& plan, size_t share, ShareResult& result) override {
     const ShareOutcome* was = outcome(plan, share);
     if (was == nullptr) return;

@@ -36,7 +36,7 @@ uint32_t tokens_digest(const Step& step) {
 
 void StepGatherer::planned(const StepPlan& plan) noexcept try {
   step_ = {};
-  n_tokens_before_.clear(), n_turns_before_.clear();
+  sequences_.clear(), n_tokens_before_.clear(), n_turns_before_.clear();
   if (plan.empty()) return;
   step_.was_run = true;
   words_.clear();
@@ -45,6 +45,7 @@ void StepGatherer::planned(const StepPlan& plan) noexcept try {
     for (const int64_t word : {static_cast<int64_t>(s.request->id), int64_t{s.choice}, int64_t{s.n_computed()},
                                int64_t{share.n_tokens}, int64_t{share.n_rows}, int64_t{share.n_drafts}})
       words_.push_back(word);
+    sequences_.push_back(&s);
     n_tokens_before_.push_back(s.n_tokens());
     n_turns_before_.push_back(s.group != nullptr ? s.group->n_turns : 0);
   }
@@ -74,6 +75,19 @@ void StepGatherer::ran(const StepPlan& plan, const StepResult& result) noexcept 
                             .has_failed = from.failure.has_value()});
     for (const TokenRecord& drawn : from.drawn) step_.tokens.push_back(drawn.chosen.token);
   }
+  for (const ShareResult& from : result.shares) {
+    if (from.out_of_memory || from.is_unsound) continue;  // all of the request ends
+    for (const FirstDraw& first : from.first_draws) {
+      const Sequence& s = *first.sequence;
+      sequences_.push_back(&s);
+      n_tokens_before_.push_back(s.n_tokens());
+      step_.shares.push_back({.request = s.request->id,
+                              .choice = s.choice,
+                              .n_drawn = first.failure ? 0 : 1,
+                              .has_failed = first.failure.has_value()});
+      if (!first.failure) step_.tokens.push_back(first.drawn.chosen.token);
+    }
+  }
 } catch (const std::bad_alloc&) {
   no_memory_ = true;
 }
@@ -84,7 +98,7 @@ void StepGatherer::settled(const StepPlan& plan) noexcept try {
   for (size_t i = plan.shares.size(); i-- > 0;) {
     const SearchGroup* group = plan.shares[i].sequence->group;
     if (group == nullptr || i >= step_.shares.size() || group->n_turns == n_turns_before_[i]) continue;
-    const auto is_of_it = [&](size_t k) { return plan.shares[k].sequence->group == group && step_.shares[k].turn; };
+    const auto is_of_it = [&](size_t k) { return sequences_[k]->group == group && step_.shares[k].turn; };
     bool is_told = false;
     for (size_t k = i + 1; k < step_.shares.size(); ++k) is_told = is_told || is_of_it(k);
     if (is_told) continue;
@@ -96,7 +110,7 @@ void StepGatherer::settled(const StepPlan& plan) noexcept try {
   size_t from = 0, to = 0;
   for (size_t i = 0; i < step_.shares.size(); ++i) {
     ShareOutcome& share = step_.shares[i];
-    const Sequence& s = *plan.shares[i].sequence;
+    const Sequence& s = *sequences_[i];
     int32_t n_kept = share.n_drawn;
     if (s.state == SequenceState::kFinished) {
       share.reason = s.answer->reason();

@@ -24,8 +24,9 @@ class StepGatherer final : public EngineObserver {
 
  private:
   Step step_;
-  std::vector<int32_t> n_tokens_before_;  // of each share's sequence
-  std::vector<int64_t> n_turns_before_;   // of its search
+  std::vector<const Sequence*> sequences_;  // of each outcome
+  std::vector<int32_t> n_tokens_before_;    // of them
+  std::vector<int64_t> n_turns_before_;     // of its search
   std::vector<int64_t> words_;
   bool no_memory_ = false;
 };

@@ -92,6 +92,7 @@ StepResult& Runner::finish(const StepPlan& plan, const StepTicket& ticket) {
 void Runner::list_tasks(const StepPlan& plan) {
   tasks_.clear();
   result_.shares.resize(plan.shares.size());
+  result_.n_first_draws = 0;
   size_t row = 0, token = 0;
   const auto width = static_cast<size_t>(worker_.facts().width);
   for (size_t i = 0; i < plan.shares.size(); ++i) {
@@ -110,6 +111,7 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.drawn_after = {};
     result.accepted.clear();
     result.refused.clear();
+    result.first_draws.clear();
     result.failure.reset();
     result.told_end = FinishReason::kNone;
     result.is_told = is_told(*share.sequence);
@@ -119,10 +121,28 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.out_of_memory = !make_room(result, row - begin, end - row, wants_.refused);
     if (!result.out_of_memory) {
       for (size_t scored = begin; scored < row; ++scored) tasks_.push_back({scored, scored - begin});
-      if (row < end && (share.sequence->may_answer() || share.sequence->group != nullptr)) tasks_.push_back({row});
+      if (row < end && (share.sequence->may_answer() || share.sequence->group != nullptr))
+        result.out_of_memory = !list_draws(plan, row, result);
     }
     row = end;
   }
+}
+
+// Of the row that the sequence draws from, and with it, where it ends the prompt, the other choices: each draws its
+// first token from the same row. False: there is no memory for them.
+bool Runner::list_draws(const StepPlan& plan, size_t row, ShareResult& result) try {
+  const std::vector<Sequence*>& followers = plan.shares[static_cast<size_t>(plan.rows[row].share)].sequence->followers;
+  grow(tasks_, tasks_.size() + (plan.rows.size() - row) + followers.size());
+  grow(result.first_draws, followers.size());
+  tasks_.push_back({row});
+  for (Sequence* follower : followers) {
+    tasks_.push_back({.row = row, .first = static_cast<int32_t>(result.first_draws.size())});
+    result.first_draws.emplace_back().sequence = follower;
+  }
+  result_.n_first_draws += static_cast<int32_t>(followers.size());
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 void Runner::do_task(const StepPlan& plan, Task& task, Scratch& scratch) {
@@ -131,6 +151,8 @@ void Runner::do_task(const StepPlan& plan, Task& task, Scratch& scratch) {
     const bool is_beam = plan.shares[static_cast<size_t>(row.share)].sequence->group != nullptr;
     if (row.purpose == RowPurpose::kScore) {
       score(plan, task, scratch);
+    } else if (task.first >= 0) {
+      draw_first(plan, task, scratch);
     } else {
       is_beam ? look(plan, task, scratch) : draw(plan, task, scratch);
     }
@@ -273,6 +295,26 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     scratch.answer.push_back(token);
     history.answer = scratch.answer;
   }
+}
+
+// With what the choice has of its own: its sampler's state and its place in the grammar.
+void Runner::draw_first(const StepPlan& plan, const Task& task, Scratch& scratch) {
+  ShareResult& result = result_.shares[static_cast<size_t>(plan.rows[task.row].share)];
+  FirstDraw& first = result.first_draws[static_cast<size_t>(task.first)];
+  const Sequence& s = *first.sequence;
+  first.state = s.sampler_state;
+  const SampleHistory history{s.tokens, {}};
+  fill_mask(s, history.answer, first.state.grammar, scratch.mask);
+  Result<TokenRecord> drawn =
+      result.is_told ? told_->first(s, first.told_end)
+                     : s.sampler->sample(logits(task.row), history, first.state, scratch.sampler, scratch.mask);
+  if (!drawn) {
+    first.failure = drawn.error();
+    return;
+  }
+  first.drawn = *std::move(drawn);
+  if (grammar::Matcher* matcher = s.request->grammar.get())
+    first.state.grammar = matcher->after(s.choice, first.state.grammar, first.drawn.chosen.token);
 }
 
 // The target's rows after drafts that were refused, from the first one after `parent` on: drafts, drawn without a

@@ -23,7 +23,17 @@
 
 namespace ibid {
 
+// The first token of a further choice, drawn from the row after the prompt that the first choice computed.
+struct FirstDraw {
+  Sequence* sequence = nullptr;
+  TokenRecord drawn;  // unless `failure` is set
+  std::optional<Error> failure;
+  SamplerState state;                           // after the draw
+  FinishReason told_end = FinishReason::kNone;  // ShareResult's
+};
+
 struct alignas(64) ShareResult {       // what few have stands first
+  std::vector<FirstDraw> first_draws;  // in the step that ends the prompt: of Sequence::followers, in their order
   SearchRow row;                       // of a beam: what may follow it, instead of what is drawn
   std::optional<Error> failure;        // of the draw after those that were drawn
   std::vector<TokenRecord> scored;     // the prompt's next tokens, one for each row of RowPurpose::kScore
@@ -52,12 +62,16 @@ class ToldDraws {
   // Whether it gives the draws of this sequence; if not, they are drawn, and nothing below is called.
   virtual bool tells(const Sequence& sequence) const = 0;
   virtual Result<TokenRecord> next(const StepPlan& plan, size_t share) = 0;
+  // The first token of this further choice, whose first one ends the prompt in the step; sets `end` where its answer
+  // ends after it. May be called for several at once.
+  virtual Result<TokenRecord> first(const Sequence& sequence, FinishReason& end) = 0;
   // Whatever else became of it.
   virtual void mark(const StepPlan& plan, size_t share, ShareResult& result) = 0;
 };
 
 struct StepResult {
   std::vector<ShareResult> shares;  // as in the plan
+  int32_t n_first_draws = 0;        // of all shares
   double forward_seconds = 0;
   double sample_seconds = 0;
 };
@@ -90,9 +104,12 @@ class Runner {
   void draw_from(ToldDraws* told) { told_ = told; }
 
  private:
-  struct Task {  // one row to score, or all rows of a share from the one that is drawn on
+  // One row to score, or all rows of a share from the one that is drawn on, or the first draw of a further choice from
+  // that row.
+  struct Task {
     size_t row;
-    size_t scored = 0;  // index into ShareResult::scored
+    size_t scored = 0;   // index into ShareResult::scored
+    int32_t first = -1;  // index into ShareResult::first_draws
     bool out_of_memory = false;
     bool is_unsound = false;
   };
@@ -104,9 +121,11 @@ class Runner {
     std::vector<double> law;        // while it does
   };
   void list_tasks(const StepPlan& plan);
+  bool list_draws(const StepPlan& plan, size_t row, ShareResult& result);
   void do_task(const StepPlan& plan, Task& task, Scratch& scratch);
   void score(const StepPlan& plan, Task& task, Scratch& scratch);
   void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
+  void draw_first(const StepPlan& plan, const Task& task, Scratch& scratch);
   void read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch);
   void look(const StepPlan& plan, const Task& task, Scratch& scratch);
   void fill_mask(const Sequence& sequence, std::span<const TokenId> answer, uint32_t state,

@@ -43,7 +43,7 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
       counts_.step_finished = 0;
   const double now = clock_.now();
   const StepTimes times = {begun_at, now, result.forward_seconds / std::max(1, plan.n_tokens),
-                           result.sample_seconds / std::max(1, plan.n_rows)};
+                           result.sample_seconds / std::max(1, plan.n_rows + result.n_first_draws)};
   for (size_t i = 0; i < plan.shares.size(); ++i) {
     fetch_ahead(plan.shares, i);
     const Share& share = plan.shares[i];
@@ -56,12 +56,13 @@ void Settler::settle(const StepPlan& plan, double begun_at, StepResult& result, 
     }
     bool is_starved = result.shares[i].out_of_memory;
     try {
-      if (!is_starved) settle(share, result.shares[i], now);
+      if (!is_starved) settle(share, result.shares[i], times);
     } catch (const std::bad_alloc&) {
       is_starved = true;
     }
     if (is_starved) failures.starved.push_back(s.request->id);
     if (s.group == nullptr) s.answer->take(out);
+    if (!s.followers.empty()) take_followers(s, out);
   }
 }
 
@@ -90,7 +91,7 @@ void Settler::admit(Sequence& s, double begun_at) {
   counts_.tokens_without_snapshot += s.n_without_snapshot;
 }
 
-void Settler::settle(const Share& share, ShareResult& result, double now) {
+void Settler::settle(const Share& share, ShareResult& result, const StepTimes& times) {
   Sequence& s = *share.sequence;
   if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
   if (s.pools()) s.pool.add(s.n_computed(), s.n_tokens(), result.hidden);
@@ -99,10 +100,11 @@ void Settler::settle(const Share& share, ShareResult& result, double now) {
   if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);
   const bool is_whole = s.n_missing() == 0;
-  if (is_whole) let_followers_go(s);
+  if (is_whole) let_followers_go(s, result, times);
   s.place.drop_states_before(cache_);
   forget_before_window(s);
   if (!is_whole) return;
+  const double now = times.now;
   if (s.group != nullptr) {
     take_row(share, result, now);
   } else if (s.pools()) {
@@ -156,14 +158,38 @@ void Settler::forget_before_window(Sequence& s) {
   if (window_ > 0) s.place.release_before(cache_, s.n_computed() - window_ + 1);
 }
 
-void Settler::let_followers_go(Sequence& s) {
-  if (s.followers.empty()) return;
-  for (Sequence* follower : std::exchange(s.followers, {})) {
-    // Each computes the prompt's last token itself: it needs that row of logits anyway.
-    follower->place.fork(cache_, s.place, s.prompt_len - 1);
-    follower->answer->usage().cached_tokens = s.answer->usage().cached_tokens;
-    scheduler_.enqueue(*follower);
+// They go on from the prompt's end, each with the token that was drawn for it from the first one's row.
+void Settler::let_followers_go(Sequence& s, ShareResult& result, const StepTimes& times) {
+  for (size_t i = 0; i < s.followers.size(); ++i) {
+    Sequence& follower = *s.followers[i];
+    follower.ledger().pass(times.begun_at, follower.account.waits_as());
+    admit(follower, times.begun_at);
+    follower.ledger().pass_step(times.now, Phase::kPrefill, 0, 0, times.a_row);
+    follower.answer->usage().cached_tokens = s.answer->usage().cached_tokens;
+    follower.place.fork(cache_, s.place, s.prompt_len);
+    if (result.first_draws.empty()) {
+      end(follower, FinishReason::kLength, times.now);  // no answer is asked for
+      continue;
+    }
+    begin_answer(follower, result.first_draws[i], times.now);
+    if (follower.state != SequenceState::kFinished) scheduler_.enqueue(follower);
   }
+}
+
+void Settler::begin_answer(Sequence& s, FirstDraw& first, double now) {
+  if (first.failure) return fail(s, *first.failure, now);
+  s.sampler_state = first.state;
+  s.account.drafts.settle(0, 0);
+  grammar::Matcher* matcher = s.request->grammar.get();
+  if (matcher != nullptr) matcher->hold(s.choice, first.state.grammar);
+  const bool is_closed = matcher != nullptr && matcher->is_closed(first.state.grammar);
+  append(s, std::move(first.drawn), now, is_closed ? FinishReason::kGrammar : first.told_end);
+}
+
+// What those send that were let go. Those of a request that is to fail are held still, or end with it.
+void Settler::take_followers(Sequence& s, std::vector<Output>& out) {
+  if (s.followers.front()->state == SequenceState::kHeld) return;
+  for (Sequence* follower : std::exchange(s.followers, {})) follower->answer->take(out);
 }
 
 void Settler::append(const Share& share, ShareResult& result, double now) {

@@ -62,8 +62,8 @@ class Settler {
   const SettleCounts& counts() const { return counts_; }
 
  private:
-  void settle(const Share& share, ShareResult& result, double now);
   struct StepTimes;
+  void settle(const Share& share, ShareResult& result, const StepTimes& times);
   void account(const Share& share, const StepTimes& times);
   void admit(Sequence& sequence, double begun_at);
   void advance(const Share& share);
@@ -78,7 +78,9 @@ class Settler {
   // a record has it so.
   void append(Sequence& sequence, TokenRecord&& drawn, double now, FinishReason following);
   void forget_before_window(Sequence& sequence);
-  void let_followers_go(Sequence& sequence);
+  void let_followers_go(Sequence& sequence, ShareResult& result, const StepTimes& times);
+  void begin_answer(Sequence& follower, FirstDraw& first, double now);
+  void take_followers(Sequence& sequence, std::vector<Output>& out);
   // settle_search.cc
   void add_context(const Share& share, const ShareResult& result);
   void take_row(const Share& share, ShareResult& result, double now);
