@@ -160,8 +160,8 @@ int plan(const PlanOptions& options) {
   std::printf("\n");
   const int64_t n_asked =
       options.n_streams > 0 ? options.n_streams : std::max<int64_t>(1, n_tokens / sized->context_len);
-  if (const Status told = print_devices(*sized, *engine, n_asked, options.devices); !told)
-    return fail(told.error(), kUsage);
+  if (const Status printed = print_devices(*sized, *engine, n_asked, options.devices); !printed)
+    return fail(printed.error(), kUsage);
   if (!options.speed) return kOk;
   const auto n_fit = static_cast<int32_t>(std::clamp<int64_t>(n_tokens / sized->context_len, 1, limits.max_sequences));
   const int32_t n_streams = options.n_streams > 0 ? options.n_streams : n_fit, depth = sized->context_len / 2;

@@ -94,15 +94,16 @@ Result<int> run(const ReplayOptions& options) {
     std::fprintf(stderr, "different from the record, first at %s\n", result.difference.c_str());
     return int{kTestFailed};
   }
-  std::fprintf(stderr, "%s\n",
-               fmt::format("replayed {} in {:.3f} s: every step is the same ({})",
-                           options.with_model ? "with the model" : "without a model", seconds,
-                           !options.with_model  ? "batches and blocks; tokens came from the record"
-                           : result.n_told == 0 ? "batches, blocks, tokens"
-                                                : fmt::format("batches, blocks, tokens; {} of these depend on their "
-                                                              "drafts (speculation.verifier) and came from the record",
-                                                              result.n_told))
-                   .c_str());
+  std::fprintf(
+      stderr, "%s\n",
+      fmt::format("replayed {} in {:.3f} s: every step is the same ({})",
+                  options.with_model ? "with the model" : "without a model", seconds,
+                  !options.with_model      ? "batches and blocks; tokens came from the record"
+                  : result.n_recorded == 0 ? "batches, blocks, tokens"
+                                           : fmt::format("batches, blocks, tokens; {} of these depend on their "
+                                                         "drafts (speculation.verifier) and came from the record",
+                                                         result.n_recorded))
+          .c_str());
   return int{kOk};
 }
 

@@ -62,8 +62,8 @@ constexpr int kPatience = 2000;  // ms
 
 // Whether something may come there: a pipe, a file or a socket, and no terminal or /dev/null.
 bool is_piped(int fd) {
-  struct stat told = {};
-  return fstat(fd, &told) == 0 && (S_ISFIFO(told.st_mode) || S_ISREG(told.st_mode) || S_ISSOCK(told.st_mode));
+  struct stat info = {};
+  return fstat(fd, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode) || S_ISSOCK(info.st_mode));
 }
 
 // All of standard input; prints a notice if none comes.

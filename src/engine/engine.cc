@@ -16,7 +16,7 @@
 namespace ibid {
 namespace {
 
-EngineObserver nobody;
+EngineObserver no_observer;
 
 BatchLimits batch_limits(const ModelFacts& facts, const EngineOptions& options) {
   return {.n_tokens = options.step_tokens,
@@ -166,7 +166,7 @@ Engine::Engine(Parts parts)
       settler_(cache_, scheduler_, disk_.get(), parts.clock, worker_->facts()),
       live_(worker_->facts(), options_, std::move(parts.tokenizer), cache_.tree(), settler_, speculation_, parts.clock),
       notes_(parts.clock, options_.max_sequences),
-      observer_(&nobody),
+      observer_(&no_observer),
       n_to_bring_(std::min(parts.n_blocks, kBroughtPositions / options_.block_len)) {
   failures_.reserve(static_cast<size_t>(options_.max_sequences));
   for (const MeasuredStep& step : options_.measured_steps) scheduler_.took(step);

@@ -74,8 +74,8 @@ class Engine {
 
   // Hears from now on all that enters and all that steps do; outlives the engine.
   void observe(EngineObserver& observer) { observer_ = &observer; }
-  // From the next step on, tokens come from `told`, which outlives the engine. For replays without a model.
-  void draw_from(ToldDraws& told) { runner_.draw_from(&told); }
+  // From the next step on, tokens come from `draws`, which outlives the engine. For replays without a model.
+  void draw_from(RecordedDraws& draws) { runner_.draw_from(&draws); }
 
   EngineStats stats() const;
   // When a step that is under way last got on, on steady_clock(); between steps, when the last one did. From any

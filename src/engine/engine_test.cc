@@ -352,9 +352,9 @@ TEST(SlowEngine, SchedulingSixtyFourAnswersTakesLessThanAHundredMicroseconds) {
 }
 
 TEST(Engine, ReportsPromptProgressAfterEachStep) {
-  const auto told = [](Fixture& f, bool tells) {
+  const auto told = [](Fixture& f, bool has) {
     Request r = f.request(40, 3);
-    r.tells_progress = tells;
+    r.reports_progress = has;
     EXPECT_TRUE(f.core->submit(r).ok());
     std::vector<int32_t> computed;
     const std::vector<Output> outputs = f.drain();

@@ -208,7 +208,7 @@ inline Json without_what_differs(const Json& value) {
   return Json(std::move(out));
 }
 
-inline std::string said_by(RawClient& client, const AskedOfServer& asked, const std::string& headers = "") {
+inline std::string text_message(RawClient& client, const AskedOfServer& asked, const std::string& headers = "") {
   const HttpAnswer a = client.post(asked.path, asked.body, headers, 60);
   const Result<Json> json = parse_json(a.body);
   return std::to_string(a.status) + " " + (json ? without_what_differs(*json).text() : a.body);

@@ -265,7 +265,7 @@ class FakeBackend final : public Backend {
     o.request = s.request->id;
     o.choice = s.choice;
     const int n_prompt = static_cast<int>(s.request->prompt.size());
-    if (s.request->tells_progress && s.choice == 0 && s.n_computed < n_prompt) {  // in two steps
+    if (s.request->reports_progress && s.choice == 0 && s.n_computed < n_prompt) {  // in two steps
       s.n_computed = std::min(n_prompt, s.n_computed + (n_prompt + 1) / 2);
       o.n_computed = s.n_computed;
       o.usage.prompt_tokens = n_prompt;

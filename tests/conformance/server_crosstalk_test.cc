@@ -16,7 +16,7 @@ std::vector<std::string> said_alone(const std::vector<AskedOfServer>& asked) {
       for (size_t i = t; i < asked.size(); i += kAtOnce) {
         const auto server = crosstalk_server();
         RawClient client(server->port());
-        out[i] = said_by(client, asked[i]);
+        out[i] = text_message(client, asked[i]);
       }
     });
   }
@@ -38,7 +38,7 @@ TEST(ServerCrossTalk, AnswerDoesNotDependOnTheRequestBefore) {
     RawClient client(server->port());
     for (size_t k = 0; k < kinds.size(); ++k) {
       const size_t i = backwards ? kinds.size() - 1 - k : k;
-      EXPECT_EQ(said_by(client, kinds[i]), expected[i]) << kinds[i].path << " " << kinds[i].body;
+      EXPECT_EQ(text_message(client, kinds[i]), expected[i]) << kinds[i].path << " " << kinds[i].body;
       if (HasFailure()) return;
     }
   }
@@ -101,7 +101,8 @@ void talk_across(uint64_t seed, size_t n_kinds, size_t n_asked) {
       RawClient client(server->port());
       for (size_t k = c; k < order.size(); k += n_clients) {
         const AskedOfServer& one = asked[order[k]];
-        const std::string said = said_by(client, one, "X-Api-Key: secret-key-" + std::to_string(1 + k % 2) + "\r\n");
+        const std::string said =
+            text_message(client, one, "X-Api-Key: secret-key-" + std::to_string(1 + k % 2) + "\r\n");
         if (said == expected[order[k]]) continue;
         wrong[c] = one.path + " " + one.body + "\nin company: " + said + "\nalone: " + expected[order[k]];
         return;

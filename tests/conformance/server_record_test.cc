@@ -59,7 +59,7 @@ std::string record_and_replay(const std::vector<AskedOfServer>& asked, bool reda
       clients.emplace_back([&, c] {
         RawClient client(server->port());
         for (size_t i = c; i < asked.size(); i += n_clients) {
-          const std::string answer = said_by(client, asked[i]);
+          const std::string answer = text_message(client, asked[i]);
           if (c == 0) said = answer;
         }
       });

@@ -387,7 +387,7 @@ TEST(ToolCalls, AreReadAsTheyWereAskedFor) {
     if (std::string_view(family.name) == "gpt-oss") continue;  // its text stands in channels
     const Result<ChatTemplate> silent = ChatTemplate::for_model(family.source(false));
     ASSERT_TRUE(silent.ok()) << family.name;
-    EXPECT_FALSE(silent->tells_tools()) << family.name;
+    EXPECT_FALSE(silent->shows_tools()) << family.name;
     const auto format = std::make_shared<const AnswerFormat>(silent->answer_format());
     EXPECT_EQ(format->tools.begins, generic.begins) << family.name;
     const auto tools = std::make_shared<const std::vector<DeclaredTool>>(std::vector<DeclaredTool>{{"f", nullptr}});
@@ -396,7 +396,7 @@ TEST(ToolCalls, AreReadAsTheyWereAskedFor) {
     ASSERT_EQ(told.calls.size(), 1u) << family.name;
     EXPECT_EQ(told.calls[0].arguments, "{\"a\":1}") << family.name;
     const Result<ChatTemplate> telling = ChatTemplate::for_model(family.source());
-    EXPECT_TRUE(telling->tells_tools()) << family.name;
+    EXPECT_TRUE(telling->shows_tools()) << family.name;
   }
 }
 
@@ -418,7 +418,7 @@ TEST(ByHandToolCalls, OfPublishedTemplatesAreReadBack) {
     std::ifstream file(entry.path());
     const std::string source((std::istreambuf_iterator<char>(file)), {});
     const Result<ChatTemplate> chat = ChatTemplate::for_model(source);
-    if (!chat || !chat->tells_tools()) continue;
+    if (!chat || !chat->shows_tools()) continue;
     const auto format = std::make_shared<const AnswerFormat>(chat->answer_format());
     Told told;
     std::string text;

@@ -18,8 +18,8 @@ struct ToolTemplate {
   bool spells_python = false;  // values that are no strings
 
   // The markers of what it prints name the format; if a template renders no tools, the server describes them.
-  std::string source(bool tells_tools = true) const {
-    return std::string(tells_tools ? "{% if tools %}<u>You have tools: {{ tools | tojson }}<e>{% endif %}" : "") +
+  std::string source(bool shows_tools = true) const {
+    return std::string(shows_tools ? "{% if tools %}<u>You have tools: {{ tools | tojson }}<e>{% endif %}" : "") +
            "{% for m in messages %}{% if m.role == 'assistant' %}<a>{{ m.content or '' }}"
            "{% if m.tool_calls %}" +
            before + "{% for t in m.tool_calls %}{% set c = t.function %}{% set id = t.id %}" + calls + "{% endfor %}" +

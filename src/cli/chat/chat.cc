@@ -79,8 +79,8 @@ bool is_settable(const Parameter& p) {
       "response_format",     "prediction", "parallel_tool_calls", "thinking_token_budget",
       "chat_template_kwargs"};
   const std::string_view name = p.name;
-  const bool is_told = name.find("logprobs") != std::string_view::npos || name == "n_probs";
-  return (samples(p) && !is_told && name != "seed") || std::ranges::find(kMore, name) != std::end(kMore);
+  const bool is_logprob = name.find("logprobs") != std::string_view::npos || name == "n_probs";
+  return (samples(p) && !is_logprob && name != "seed") || std::ranges::find(kMore, name) != std::end(kMore);
 }
 
 // Where the engine's thread leaves what it made.
@@ -187,7 +187,7 @@ Result<Answer> Chat::run(Endpoint endpoint, const Json& body, AnswerSink& sink,
   ASSIGN_OR_RETURN(BuiltRequests built, build_requests(api, backend_, ""));
   Request request = std::move(built.requests.front());
   request.sampling.seed = seed_;
-  request.tells_progress = true;
+  request.reports_progress = true;
   const auto n_prompt = static_cast<int32_t>(request.prompt.size()), most = backend_.model().context_len;
   if (n_prompt > most) {
     return exhausted((endpoint == Endpoint::kChat && messages_.size() > 1 ? "The conversation" : "The prompt") +

@@ -75,9 +75,9 @@ std::string whole_name(const CLI::App& app) {
 }
 
 // The command that was begun, as deep as it goes.
-const CLI::App& said_command(const CLI::App& app) {
+const CLI::App& given_command(const CLI::App& app) {
   const auto said = app.get_subcommands();
-  return said.empty() ? app : said_command(*said.front());
+  return said.empty() ? app : given_command(*said.front());
 }
 
 Error no_command(const CLI::App& app, const std::string& word) {
@@ -123,7 +123,7 @@ Result<std::vector<std::string>> command_words(CLI::App& app, std::vector<std::s
 }
 
 std::string refusal(const CLI::App& app, const CLI::Error& error) {
-  const CLI::App& command = said_command(app);
+  const CLI::App& command = given_command(app);
   const std::string help = "'" + whole_name(command) + " --help' lists the flags.";
   std::string sentence = error.what();
   if (sentence.starts_with(": ")) sentence.erase(0, 2);  // of a flag that help does not show, which has no name then

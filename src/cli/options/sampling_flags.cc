@@ -45,7 +45,7 @@ void add_flag(CLI::App* c, SamplingFlags& flags, const Parameter& p) {
         flag_of(p), [&flags, &p] { static_cast<void>(set_sampling(flags, p, "true")); }, p.meaning);
     return;
   }
-  const auto told = [&p](const std::string& text) {
+  const auto checked = [&p](const std::string& text) {
     const Status status = check(p, value_of(p, text));
     return status ? std::string() : status.error().message;
   };
@@ -53,7 +53,7 @@ void add_flag(CLI::App* c, SamplingFlags& flags, const Parameter& p) {
     for (const std::string& text : texts) static_cast<void>(set_sampling(flags, p, text));
   };
   CLI::Option* option = c->add_option_function<std::vector<std::string>>(flag_of(p), take, p.meaning);
-  option->allow_extra_args(false)->type_name(unit_of(p))->check(CLI::Validator(told, ""));
+  option->allow_extra_args(false)->type_name(unit_of(p))->check(CLI::Validator(checked, ""));
   if (p.type != FieldType::kStrings) option->expected(1)->default_str(p.default_text);
 }
 

@@ -65,9 +65,9 @@ void LineHistory::add(const std::string& line) const {
   if (!folder.empty() && std::filesystem::create_directories(folder, ignored))
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all, ignored);
   const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0600));
-  struct stat told = {};
-  if (file.get() < 0 || ::fstat(file.get(), &told) != 0 || !S_ISREG(told.st_mode)) return;
-  if ((told.st_mode & 0077) != 0) ::fchmod(file.get(), 0600);
+  struct stat info = {};
+  if (file.get() < 0 || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  if ((info.st_mode & 0077) != 0) ::fchmod(file.get(), 0600);
   const std::string text = spelled(line);
   [[maybe_unused]] const ssize_t n = ::write(file.get(), text.data(), text.size());  // at once, so that none mix
 }

@@ -98,7 +98,7 @@ std::string FileWriter::why_ended() const {
 
 void FileWriter::loop() {
   std::vector<Event> events;
-  bool is_told = false;
+  bool is_reported = false;
   for (bool closing = false; !closing;) {
     {
       std::unique_lock lock(mutex_);
@@ -111,7 +111,7 @@ void FileWriter::loop() {
     try {
       for (Event& event : events) is_whole = is_whole && write(std::move(event));
       const bool is_last = closing || ended_;
-      if (is_whole && is_last && !is_told)
+      if (is_whole && is_last && !is_reported)
         is_whole = write({.kind = EventKind::kEnd, .text = ended_ ? why_ended() : "closed"});
       is_whole = is_whole && flush();
     } catch (const std::bad_alloc&) {
@@ -119,8 +119,8 @@ void FileWriter::loop() {
       is_whole = false;
     }
     events.clear();
-    if (ended_ && !is_told) log_warn("The record has ended, " + why_ended() + "; serving goes on.");
-    is_told = is_told || ended_;
+    if (ended_ && !is_reported) log_warn("The record has ended, " + why_ended() + "; serving goes on.");
+    is_reported = is_reported || ended_;
     while (!is_whole && !closing) {  // nothing more can be written; the queue stays empty, for add() refuses
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return closing_; });

@@ -106,7 +106,7 @@ void ReplayClock::give(std::vector<int64_t> readings) {
 // Gathers what the replay does and reports differences.
 class Replay::Checker final : public EngineObserver {
  public:
-  Checker(EngineObserver* watcher) : watcher_(watcher != nullptr ? watcher : &nobody_) {}
+  Checker(EngineObserver* watcher) : watcher_(watcher != nullptr ? watcher : &no_observer_) {}
   void submitted(const AdmittedRequest& request, const Status& taken) noexcept override {
     watcher_->submitted(request, taken);
   }
@@ -146,18 +146,18 @@ class Replay::Checker final : public EngineObserver {
   }
 
  private:
-  EngineObserver nobody_;
+  EngineObserver no_observer_;
   EngineObserver* watcher_;
   record::StepGatherer gatherer_;
 };
 
 // The tokens of the step that is under way.
-class Replay::Told final : public ToldDraws {
+class Replay::Draws final : public RecordedDraws {
  public:
-  explicit Told(bool tells_all) : tells_all_(tells_all) {}
-  int64_t n_told() const { return n_told_; }
-  bool tells(const Sequence& sequence) const override {
-    return tells_all_ || pins_drafts(sequence.request->speculation.verifier);
+  explicit Draws(bool has_all) : has_all_(has_all) {}
+  int64_t n_recorded() const { return n_recorded_; }
+  bool has(const Sequence& sequence) const override {
+    return has_all_ || pins_drafts(sequence.request->speculation.verifier);
   }
   void begin(const Step& step) {
     step_ = &step;
@@ -175,7 +175,7 @@ class Replay::Told final : public ToldDraws {
     TokenRecord record;
     record.chosen.token = step_->tokens[next_[share]++];
     record.position = plan.shares[share].sequence->n_tokens();
-    ++n_told_;
+    ++n_recorded_;
     return record;
   }
   Result<TokenRecord> first(const Sequence& sequence, FinishReason& end) override {
@@ -186,7 +186,7 @@ class Replay::Told final : public ToldDraws {
       record.chosen.token = step_->tokens[begin_of(i)];
       record.position = sequence.n_tokens();
       end = was.reason == FinishReason::kError ? FinishReason::kNone : was.reason;
-      ++n_told_;
+      ++n_recorded_;
       return record;
     }
     return invalid("The record has no token here.");
@@ -196,8 +196,8 @@ class Replay::Told final : public ToldDraws {
     if (was == nullptr) return;
     result.out_of_memory |= was->is_starved;
     result.is_unsound |= was->is_unsound;
-    if (was->reason != FinishReason::kError) result.told_end = was->reason;
-    if (was->turn) result.told_turn = &*was->turn;
+    if (was->reason != FinishReason::kError) result.recorded_end = was->reason;
+    if (was->turn) result.recorded_turn = &*was->turn;
     const bool is_failed_row = was->has_failed && plan.shares[share].sequence->group != nullptr;
     if (is_failed_row) result.failure = invalid("It failed when it was recorded.");
   }
@@ -215,8 +215,8 @@ class Replay::Told final : public ToldDraws {
     const Sequence& is = *plan.shares[share].sequence;
     return was.request == is.request->id && was.choice == is.choice ? &was : nullptr;
   }
-  const bool tells_all_;
-  std::atomic<int64_t> n_told_ = 0;
+  const bool has_all_;
+  std::atomic<int64_t> n_recorded_ = 0;
   const Step* step_ = nullptr;
   std::vector<size_t> next_;  // of each share, into the step's tokens
 };
@@ -224,9 +224,9 @@ class Replay::Told final : public ToldDraws {
 // Proposes what was verified then: for each sequence as many drafts, those that were right and, after them, wrong ones.
 // So neither a proposer's state nor its code is needed to run the same steps again. How many ran comes from the record:
 // the engine must not choose among them, since they are made up.
-class Replay::ToldDrafts final : public Proposer {
+class Replay::RecordedDrafts final : public Proposer {
  public:
-  explicit ToldDrafts(const Engine& engine) : engine_(engine) {}
+  explicit RecordedDrafts(const Engine& engine) : engine_(engine) {}
   void begin(const Step& step) { step_ = &step; }
   void propose(const ProposalInput& input, Drafts& drafts) override {
     const TokenId* drawn = step_->tokens.data();
@@ -274,7 +274,7 @@ Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
     return unsupported("The record is of an engine with a disk tier and of arithmetic " + head_.arithmetic +
                        "; this ibid, of " + arithmetic_id() + ", would look for other blocks.");
   }
-  told_ = std::make_unique<Told>(true);
+  recorded_ = std::make_unique<Draws>(true);
   return caught([&]() -> Result<std::unique_ptr<Engine>> {
     auto pass = std::make_unique<NoModel>(head_);
     EngineOptions options = head_.options;
@@ -318,8 +318,8 @@ std::string Replay::apply(Engine& engine, const Event& event, std::vector<Output
     case EventKind::kPreempt:
       return engine.preempt(event.id, event.choice) ? "" : "a sequence that lost its blocks does not run now";
     case EventKind::kStep:
-      told_->begin(event.step);
-      told_drafts_->begin(event.step);
+      recorded_->begin(event.step);
+      recorded_drafts_->begin(event.step);
       outputs.clear();
       engine.step(outputs);
       return "";
@@ -333,11 +333,11 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
   ReplayResult out;
   Checker checker(watcher);
   engine.observe(checker);
-  auto told_drafts = std::make_unique<ToldDrafts>(engine);
-  told_drafts_ = told_drafts.get();
-  engine.speculate(std::move(told_drafts), kMaxDrafts);
-  if (!told_) told_ = std::make_unique<Told>(false);
-  engine.draw_from(*told_);
+  auto recorded_drafts = std::make_unique<RecordedDrafts>(engine);
+  recorded_drafts_ = recorded_drafts.get();
+  engine.speculate(std::move(recorded_drafts), kMaxDrafts);
+  if (!recorded_) recorded_ = std::make_unique<Draws>(false);
+  engine.draw_from(*recorded_);
   std::vector<Output> outputs;
   double first = -1;
   int64_t n_events = 0;
@@ -379,7 +379,7 @@ Result<ReplayResult> Replay::run(Engine& engine, const std::shared_ptr<const Tok
                        (is_step ? " " + std::to_string(out.n_steps) : "") + "): " + what;
   }
   out.end = file_.how_it_ended();
-  out.n_told = told_->n_told();
+  out.n_recorded = recorded_->n_recorded();
   return out;
 }
 

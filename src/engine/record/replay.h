@@ -35,7 +35,7 @@ struct ReplayResult {
   int64_t n_turns = 0;     // of the engine, those with nothing to do included
   int64_t n_requests = 0;  // taken
   int64_t n_tokens = 0;    // drawn
-  int64_t n_told = 0;      // of them, taken from the record
+  int64_t n_recorded = 0;  // of them, taken from the record
   double seconds = 0;      // from the record's first reading to its last
   std::string difference;  // the first one, where and what; empty: there is none
   std::string end;         // how the record ends
@@ -61,17 +61,17 @@ class Replay {
 
  private:
   class Checker;
-  class Told;
-  class ToldDrafts;
+  class Draws;
+  class RecordedDrafts;
   explicit Replay(record::FileReader file);
   std::string apply(Engine& engine, const record::Event& event, std::vector<Output>& outputs);
 
   record::FileReader file_;
   record::Head head_;
   ReplayClock clock_;
-  std::unique_ptr<Told> told_;
-  ToldDrafts* told_drafts_ = nullptr;    // the engine's
-  record::ReplayStore* disk_ = nullptr;  // likewise; null: the record has none
+  std::unique_ptr<Draws> recorded_;
+  RecordedDrafts* recorded_drafts_ = nullptr;  // the engine's
+  record::ReplayStore* disk_ = nullptr;        // likewise; null: the record has none
 };
 
 }  // namespace ibid

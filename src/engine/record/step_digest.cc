@@ -99,9 +99,9 @@ void StepGatherer::settled(const StepPlan& plan) noexcept try {
     const SearchGroup* group = plan.shares[i].sequence->group;
     if (group == nullptr || i >= step_.shares.size() || group->n_turns == n_turns_before_[i]) continue;
     const auto is_of_it = [&](size_t k) { return sequences_[k]->group == group && step_.shares[k].turn; };
-    bool is_told = false;
-    for (size_t k = i + 1; k < step_.shares.size(); ++k) is_told = is_told || is_of_it(k);
-    if (is_told) continue;
+    bool is_counted = false;
+    for (size_t k = i + 1; k < step_.shares.size(); ++k) is_counted = is_counted || is_of_it(k);
+    if (is_counted) continue;
     SearchTurn& turn = step_.shares[i].turn.emplace();
     turn.children = group->children;
     if (turn.children.empty())

@@ -39,10 +39,10 @@ DiskTier::DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing,
       index_(max_bytes),
       bytes_per_second_(kFirstRate) {
   CHECK(has_states_ == (format_.state_bytes > 0));
-  DurableStore::Told told = store_->told().value_or(DurableStore::Told{
+  DurableStore::Images images = store_->images().value_or(DurableStore::Images{
       layout_of(worker.kv(), worker.facts()), format_.image_bytes(), format_.image_bytes(ImageKind::kState)});
-  layout_ = std::move(told.layout);
-  image_bytes_ = {told.image_bytes, told.state_image_bytes};
+  layout_ = std::move(images.layout);
+  image_bytes_ = {images.image_bytes, images.state_image_bytes};
   fetches_.reserve(kMaxFetches);
   ended_.reserve(kMaxFetches);
   done_.reserve(DurableStore::kMaxUnderWay);

@@ -46,7 +46,7 @@ struct Request {
   int32_t n = 1;                     // choices; choice i is this request with seed + i
   int32_t max_tokens = -1;           // generated per choice; -1: up to the context; 0: compute the prompt and end
   Pooling pooling = Pooling::kNone;  // else the answer is the prompt's vector, and no token: max_tokens is 0
-  bool tells_progress = false;       // how much of the prompt is computed, after each step that computes some
+  bool reports_progress = false;     // how much of the prompt is computed, after each step that computes some
   std::shared_ptr<grammar::Matcher> grammar;         // what the answers must be of; may be null; this request's own
   std::shared_ptr<const ReasoningBudget> reasoning;  // may be null
   // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first

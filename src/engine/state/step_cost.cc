@@ -18,7 +18,7 @@ constexpr size_t kDecodeReads = 4, kDraftReads = 5;
 // As long as nothing is known of what drafts read, of a decode's reading; and what is known, in weights of the
 // estimate.
 constexpr double kSharedRead = 0.1, kEnoughSeen = 4;
-constexpr int64_t kUntold = 16;  // steps of a process whose errors are not counted: pages of weights come in
+constexpr int64_t kUncounted = 16;  // steps of a process whose errors are not counted: pages of weights come in
 constexpr int64_t kEachErrors = 16;
 
 }  // namespace
@@ -151,7 +151,7 @@ void StepCost::fit() {
 }
 
 void StepCost::note_error(double error) {
-  if (n_seen_ < kUntold) return;
+  if (n_seen_ < kUncounted) return;
   errors_[static_cast<size_t>(n_errors_++) % kWindow] = static_cast<float>(error);
   if (n_errors_ % kEachErrors != 0) return;
   std::array<float, kWindow> sorted = errors_;

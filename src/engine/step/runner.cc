@@ -82,7 +82,7 @@ StepResult& Runner::finish(const StepPlan& plan, const StepTicket& ticket) {
     result.is_unsound |= task.is_unsound;
   }
   for (size_t i = 0; i < plan.shares.size(); ++i)
-    if (is_told(*plan.shares[i].sequence)) told_->mark(plan, i, result_.shares[i]);
+    if (is_recorded(*plan.shares[i].sequence)) recorded_->mark(plan, i, result_.shares[i]);
   move_accepted(plan);
   result_.forward_seconds = forwarded - ticket.begun;
   result_.sample_seconds = clock_.now() - forwarded;
@@ -113,9 +113,9 @@ void Runner::list_tasks(const StepPlan& plan) {
     result.refused.clear();
     result.first_draws.clear();
     result.failure.reset();
-    result.told_end = FinishReason::kNone;
-    result.is_told = is_told(*share.sequence);
-    result.told_turn = nullptr;
+    result.recorded_end = FinishReason::kNone;
+    result.is_recorded = is_recorded(*share.sequence);
+    result.recorded_turn = nullptr;
     const auto is_number = [](float x) { return std::isfinite(x); };
     result.is_unsound = share.sequence->pools() && !std::ranges::all_of(result.hidden, is_number);
     result.out_of_memory = !make_room(result, row - begin, end - row, wants_.refused);
@@ -188,7 +188,7 @@ void Runner::score(const StepPlan& plan, Task& task, Scratch& scratch) {
   const Row& row = plan.rows[task.row];
   const auto share = static_cast<size_t>(row.share);
   const Sequence& s = *plan.shares[share].sequence;
-  if (is_told(s)) return;  // that there is a record of the token is enough
+  if (is_recorded(s)) return;  // that there is a record of the token is enough
   // Of the token that the row speaks about.
   const int32_t position = s.n_computed() + row.token + 1;
   Result<TokenRecord> scored =
@@ -224,7 +224,7 @@ void Runner::fill_mask(const Sequence& s, std::span<const TokenId> answer, uint3
 // What may follow a beam.
 void Runner::look(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto i = static_cast<size_t>(plan.rows[task.row].share);
-  if (result_.shares[i].is_told) return;
+  if (result_.shares[i].is_recorded) return;
   const Sequence& s = *plan.shares[i].sequence;
   const SearchGroup& group = *s.group;
   ShareResult& result = result_.shares[i];
@@ -272,8 +272,8 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     DrawRule* rule = nullptr;
     if (!scratch.siblings.empty()) rule = verifier == Verifier::kTypical ? static_cast<DrawRule*>(&typical) : &verify;
     Result<TokenRecord> drawn =
-        result.is_told ? told_->next(plan, i)
-                       : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);
+        result.is_recorded ? recorded_->next(plan, i)
+                           : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);
     if (!drawn) {
       result.failure = drawn.error();
       return;
@@ -306,8 +306,8 @@ void Runner::draw_first(const StepPlan& plan, const Task& task, Scratch& scratch
   const SampleHistory history{s.tokens, {}};
   fill_mask(s, history.answer, first.state.grammar, scratch.mask);
   Result<TokenRecord> drawn =
-      result.is_told ? told_->first(s, first.told_end)
-                     : s.sampler->sample(logits(task.row), history, first.state, scratch.sampler, scratch.mask);
+      result.is_recorded ? recorded_->first(s, first.recorded_end)
+                         : s.sampler->sample(logits(task.row), history, first.state, scratch.sampler, scratch.mask);
   if (!drawn) {
     first.failure = drawn.error();
     return;
@@ -320,7 +320,7 @@ void Runner::draw_first(const StepPlan& plan, const Task& task, Scratch& scratch
 // The target's rows after drafts that were refused, from the first one after `parent` on: drafts, drawn without a
 // grammar, that change nothing of the result but what a proposer receives. One that cannot be drawn ends them.
 void Runner::read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch) {
-  if (!wants_.refused || result.is_told) return;
+  if (!wants_.refused || result.is_recorded) return;
   const Sequence& s = *share.sequence;
   const auto tokens = std::span<const TokenId>(s.tokens);
   const auto n_prompt = static_cast<size_t>(s.prompt_len);

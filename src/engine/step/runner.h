@@ -28,8 +28,8 @@ struct FirstDraw {
   Sequence* sequence = nullptr;
   TokenRecord drawn;  // unless `failure` is set
   std::optional<Error> failure;
-  SamplerState state;                           // after the draw
-  FinishReason told_end = FinishReason::kNone;  // ShareResult's
+  SamplerState state;                               // after the draw
+  FinishReason recorded_end = FinishReason::kNone;  // ShareResult's
 };
 
 struct alignas(64) ShareResult {       // what few have stands first
@@ -47,20 +47,20 @@ struct alignas(64) ShareResult {       // what few have stands first
   std::span<const float> drawn_after;  // [C], of the row that its last token was drawn from, if it is needed
   bool out_of_memory = false;          // the above is not whole
   bool is_unsound = false;             // nor here: the model computed no numbers (unsound_row())
-  // Of a replay whose draws are given (ToldDraws): the answer ends after what was drawn; how its search goes on where
-  // its row was the last of its turn, valid until the next step.
-  FinishReason told_end = FinishReason::kNone;
-  bool is_told = false;
-  const SearchTurn* told_turn = nullptr;
+  // Of a replay whose draws are given (RecordedDraws): the answer ends after what was drawn; how its search goes on
+  // where its row was the last of its turn, valid until the next step.
+  FinishReason recorded_end = FinishReason::kNone;
+  bool is_recorded = false;
+  const SearchTurn* recorded_turn = nullptr;
 };
 
 // What steps draw, given by a record instead of drawn from rows of logits. `share` is an index into the plan. next()
 // may be called for several shares at once.
-class ToldDraws {
+class RecordedDraws {
  public:
-  virtual ~ToldDraws() = default;
+  virtual ~RecordedDraws() = default;
   // Whether it gives the draws of this sequence; if not, they are drawn, and nothing below is called.
-  virtual bool tells(const Sequence& sequence) const = 0;
+  virtual bool has(const Sequence& sequence) const = 0;
   virtual Result<TokenRecord> next(const StepPlan& plan, size_t share) = 0;
   // The first token of this further choice, whose first one ends the prompt in the step; sets `end` where its answer
   // ends after it. May be called for several at once.
@@ -100,8 +100,8 @@ class Runner {
   // The second half, of the step that was launched with this plan: waits for its rows, draws and verifies. Valid until
   // the next call.
   StepResult& finish(const StepPlan& plan, const StepTicket& ticket);
-  // From now on tokens come from `told` where it has them; it outlives the runner. Their rows are not read.
-  void draw_from(ToldDraws* told) { told_ = told; }
+  // From now on tokens come from `draws` where it has them; it outlives the runner. Their rows are not read.
+  void draw_from(RecordedDraws* draws) { recorded_ = draws; }
 
  private:
   // One row to score, or all rows of a share from the one that is drawn on, or the first draw of a further choice from
@@ -131,7 +131,7 @@ class Runner {
   void fill_mask(const Sequence& sequence, std::span<const TokenId> answer, uint32_t state,
                  std::vector<uint32_t>& mask) const;
   std::span<const float> logits(size_t row) const;
-  bool is_told(const Sequence& sequence) const { return told_ != nullptr && told_->tells(sequence); }
+  bool is_recorded(const Sequence& sequence) const { return recorded_ != nullptr && recorded_->has(sequence); }
   void move_accepted(const StepPlan& plan);
 
   Worker& worker_;
@@ -143,9 +143,9 @@ class Runner {
   StepWants wants_;                // of this step
   HostRows rows_hidden_;           // [R, C] of it; empty: not wanted
   std::vector<Task> tasks_;
-  std::vector<int32_t> from_, to_;  // slots of accepted drafts that move
-  std::vector<Scratch> scratch_;    // one per thread
-  ToldDraws* told_ = nullptr;       // null: tokens are drawn
+  std::vector<int32_t> from_, to_;     // slots of accepted drafts that move
+  std::vector<Scratch> scratch_;       // one per thread
+  RecordedDraws* recorded_ = nullptr;  // null: tokens are drawn
   StepResult result_;
 };
 

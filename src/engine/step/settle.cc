@@ -96,7 +96,7 @@ void Settler::settle(const Share& share, ShareResult& result, const StepTimes& t
   if (s.state == SequenceState::kFinished) return;  // another beam of its search has failed
   if (s.pools()) s.pool.add(s.n_computed(), s.n_tokens(), result.hidden);
   advance(share);
-  if (s.choice == 0 && s.n_answered() == 0 && s.request->tells_progress) s.answer->set_progress(s.n_computed());
+  if (s.choice == 0 && s.n_answered() == 0 && s.request->reports_progress) s.answer->set_progress(s.n_computed());
   if (s.group != nullptr) add_context(share, result);
   score(s, result.scored);
   const bool is_whole = s.n_missing() == 0;
@@ -183,7 +183,7 @@ void Settler::begin_answer(Sequence& s, FirstDraw& first, double now) {
   grammar::Matcher* matcher = s.request->grammar.get();
   if (matcher != nullptr) matcher->hold(s.choice, first.state.grammar);
   const bool is_closed = matcher != nullptr && matcher->is_closed(first.state.grammar);
-  append(s, std::move(first.drawn), now, is_closed ? FinishReason::kGrammar : first.told_end);
+  append(s, std::move(first.drawn), now, is_closed ? FinishReason::kGrammar : first.recorded_end);
 }
 
 // What those send that were let go. Those of a request that is to fail are held still, or end with it.
@@ -201,7 +201,7 @@ void Settler::append(const Share& share, ShareResult& result, double now) {
   grammar::Matcher* matcher = s.request->grammar.get();
   if (matcher != nullptr) matcher->hold(s.choice, s.sampler_state.grammar);
   const bool is_closed = matcher != nullptr && matcher->is_closed(s.sampler_state.grammar);
-  const FinishReason after_all = is_closed ? FinishReason::kGrammar : result.told_end;
+  const FinishReason after_all = is_closed ? FinishReason::kGrammar : result.recorded_end;
   for (size_t i = 0; i < result.drawn.size(); ++i) {
     const bool is_last = i + 1 == result.drawn.size();
     // A draft after an answer's end is none of it.

@@ -87,7 +87,7 @@ class Settler {
   void seat_children(SearchGroup& group);
   void fork(const Sequence& parent, Sequence& child);
   void end_search(Sequence& last, double now);
-  void end_told_search(SearchGroup& group, std::span<const FinishReason> ends, double now);
+  void end_recorded_search(SearchGroup& group, std::span<const FinishReason> ends, double now);
   void fail_search(Sequence& sequence, const Error& error, double now);
   void close(Sequence& sequence, FinishReason reason, double now);
 

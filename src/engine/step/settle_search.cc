@@ -41,11 +41,11 @@ void Settler::take_row(const Share& share, ShareResult& result, double now) {
   if (--group.n_missing > 0) return scheduler_.park(s);
   scheduler_.park(s);
   ++group.n_turns;
-  if (result.is_told) {
-    if (!is_possible(result.told_turn, group))
+  if (result.is_recorded) {
+    if (!is_possible(result.recorded_turn, group))
       return fail_search(s, invalid("The record does not have how it goes on."), now);
-    group.children = result.told_turn->children;
-    if (group.children.empty()) return end_told_search(group, result.told_turn->ends, now);
+    group.children = result.recorded_turn->children;
+    if (group.children.empty()) return end_recorded_search(group, result.recorded_turn->ends, now);
   } else {
     group.search->advance(group.rows, group.children);
     if (group.children.empty()) return end_search(s, now);
@@ -125,7 +125,7 @@ void Settler::end_search(Sequence& last, double now) {
 }
 
 // Without the model the sequences are unknown, and none is sent.
-void Settler::end_told_search(SearchGroup& group, std::span<const FinishReason> ends, double now) {
+void Settler::end_recorded_search(SearchGroup& group, std::span<const FinishReason> ends, double now) {
   const double admitted = group.seats.front()->answer->timing().admitted;
   const int32_t cached = group.seats.front()->answer->usage().cached_tokens;
   for (size_t i = 0; i < group.seats.size(); ++i) {

@@ -7,7 +7,7 @@
 namespace ibid::grammar {
 namespace {
 
-bool says_nothing(std::string_view key) {
+bool is_nothing(std::string_view key) {
   return key == "title" || key == "description" || key == "default" || key == "examples" || key == "$comment";
 }
 
@@ -29,8 +29,8 @@ bool say_the_same(const Value& a, const Value& b) {
   if (!std::ranges::equal(a.items, b.items, are_alike)) return false;
   auto x = a.members.begin(), y = b.members.begin();
   for (;; ++x, ++y) {
-    while (x != a.members.end() && says_nothing(x->first)) ++x;
-    while (y != b.members.end() && says_nothing(y->first)) ++y;
+    while (x != a.members.end() && is_nothing(x->first)) ++x;
+    while (y != b.members.end() && is_nothing(y->first)) ++y;
     if (x == a.members.end() || y == b.members.end()) return x == a.members.end() && y == b.members.end();
     if (x->first != y->first || !are_alike(x->second, y->second)) return false;
   }
@@ -57,7 +57,7 @@ const Value* SchemaTwins::first_of(const Value* schema) {
   if (!schema->is_object()) return known->second;
   uint64_t h = 0;
   for (const auto& [key, member] : schema->members)
-    if (!says_nothing(key)) h = mixed(mixed(h, std::hash<std::string_view>()(key)), hash_of(member));
+    if (!is_nothing(key)) h = mixed(mixed(h, std::hash<std::string_view>()(key)), hash_of(member));
   const auto [begin, end] = by_hash_.equal_range(h);
   for (auto at = begin; at != end && fuel_.burn(16); ++at)
     if (say_the_same(*at->second, *schema)) return known->second = at->second;

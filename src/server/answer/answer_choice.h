@@ -36,10 +36,10 @@ struct AnswerChoice {
   double score = 0;                         // of a search
   int32_t n_preemptions = 0;
   int32_t n_drafted = 0, n_accepted = 0;
-  int32_t n_computed = 0;          // of its prompt, as last reported
-  bool has_progress = false;       // which is not written yet
-  bool has_begun_to_tell = false;  // where its prompt began is written
-  TokenTexts token_texts;          // as far as log-probabilities were written
+  int32_t n_computed = 0;     // of its prompt, as last reported
+  bool has_progress = false;  // which is not written yet
+  bool has_begun = false;     // where its prompt began is written
+  TokenTexts token_texts;     // as far as log-probabilities were written
   double last_time = 0;
   Timing timing;  // as last reported
 

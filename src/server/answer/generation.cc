@@ -137,10 +137,10 @@ void Generation::end(Output& output, Choice& choice) {
 
 // The time is that of the engine's clock, from the first token to the last one of the output.
 void Generation::keep_lines(Choice& choice, Output& output) {
-  std::string told;
-  const bool ends = choice.lines->push(output.text, output.timing.last_token - output.timing.first_token, told);
-  if (!ends && output.finished) choice.lines->finish(told);
-  output.text = std::move(told);
+  std::string kept_text;
+  const bool ends = choice.lines->push(output.text, output.timing.last_token - output.timing.first_token, kept_text);
+  if (!ends && output.finished) choice.lines->finish(kept_text);
+  output.text = std::move(kept_text);
   if (!ends) return;
   output.finished = true;
   output.reason = FinishReason::kLength;
@@ -150,16 +150,16 @@ void Generation::keep_lines(Choice& choice, Output& output) {
 
 // best_of: of each prompt's choices those of the highest log-probability a token, best first.
 void Generation::keep_likeliest() {
-  const auto n = static_cast<size_t>(info_.n), n_told = static_cast<size_t>(info_.asked.n);
+  const auto n = static_cast<size_t>(info_.n), n_asked = static_cast<size_t>(info_.asked.n);
   const auto likely = [](const Choice& c) { return c.n_tokens > 0 ? c.logprob / c.n_tokens : 0; };
   std::vector<Choice> kept;
-  kept.reserve(prompts_.size() * n_told);
+  kept.reserve(prompts_.size() * n_asked);
   std::vector<size_t> order(n);
   for (size_t begin = 0; begin < choices_.size(); begin += n) {
     std::iota(order.begin(), order.end(), begin);
     std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return likely(choices_[i]); });
-    for (size_t i = 0; i < n_told; ++i) kept.push_back(std::move(choices_[order[i]]));
-    for (size_t i = n_told; i < n; ++i) n_dropped_tokens_ += choices_[order[i]].n_tokens;
+    for (size_t i = 0; i < n_asked; ++i) kept.push_back(std::move(choices_[order[i]]));
+    for (size_t i = n_asked; i < n; ++i) n_dropped_tokens_ += choices_[order[i]].n_tokens;
   }
   choices_.swap(kept);
   n_finished_ = choices_.size();
@@ -168,9 +168,9 @@ void Generation::keep_likeliest() {
 
 // What the request does not want to see.
 void Generation::leave_out(Choice& choice) const {
-  if (info_.asked.tells_reasoning && info_.asked.parallel_calls) return;
+  if (info_.asked.reports_reasoning && info_.asked.parallel_calls) return;
   std::erase_if(choice.parts, [&](const AnswerPart& part) {
-    return part.kind == AnswerPart::Kind::kReasoning ? !info_.asked.tells_reasoning
+    return part.kind == AnswerPart::Kind::kReasoning ? !info_.asked.reports_reasoning
                                                      : part.call > 0 && !info_.asked.parallel_calls;
   });
 }

@@ -117,7 +117,7 @@ std::vector<Generation::Progress> Generation::take_progress(Choice& choice, size
                        .cached = prompt.usage.cached_tokens,
                        .processed = prompt.usage.cached_tokens,
                        .time = std::max(0.0, prompt.timing.admitted - info_.submitted)};
-  if (!std::exchange(choice.has_begun_to_tell, true)) due.push_back(progress);
+  if (!std::exchange(choice.has_begun, true)) due.push_back(progress);
   progress.processed = choice.n_computed;
   progress.time = info_.clock != nullptr ? info_.clock->now() - info_.submitted : 0;
   due.push_back(progress);

@@ -63,10 +63,10 @@ void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
   json.field("total_tokens", prompt + completion);
   json.key("prompt_tokens_details").begin_object().field("cached_tokens", int64_t{g.cached_tokens()}).end_object();
   // How many there were depends on what else ran; so answers contain it only on request.
-  if (g.info().asked.tells_drafts || g.info().reasoning) {
+  if (g.info().asked.reports_drafts || g.info().reasoning) {
     json.key("completion_tokens_details").begin_object();
     if (g.info().reasoning) json.field("reasoning_tokens", int64_t{g.reasoning_tokens()});
-    if (g.info().asked.tells_drafts) {
+    if (g.info().asked.reports_drafts) {
       json.field("accepted_prediction_tokens", int64_t{g.accepted_tokens()});
       json.field("rejected_prediction_tokens", int64_t{g.drafted_tokens() - g.accepted_tokens()});
     }
@@ -252,8 +252,8 @@ void OpenAiPrinter::write_progress(const Generation& g, const Generation::Progre
 void OpenAiPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
   for (const Generation::Progress& progress : g.take_progress(choice, index)) write_progress(g, progress, out);
-  const bool says_something = !parts.empty() || (choice.finished && !choice.failed());
-  if (chat_ && !choice.started && says_something) {
+  const bool has_something = !parts.empty() || (choice.finished && !choice.failed());
+  if (chat_ && !choice.started && has_something) {
     std::vector<TokenRecord> records = std::exchange(choice.records, {});
     write_event(g, index, Part::kPiece, nullptr, choice, out);
     const AnswerPart last = {.text = has_last_words(g) ? g.info().prompt_texts[0] : ""};

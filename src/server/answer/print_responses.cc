@@ -42,11 +42,11 @@ class ResponsesPrinter final : public AnswerPrinter {
   // An event; `members` begin with a comma.
   void event(const char* type, std::string_view members, std::string& out);
   void begin_item(const Generation& g, const AnswerPart& part, size_t index);
-  void tell_begin(std::string& out);
-  void tell_delta(std::string_view text, const std::string& logprobs, std::string& out);
+  void send_begin(std::string& out);
+  void send_delta(std::string_view text, const std::string& logprobs, std::string& out);
   // What is not written yet of the tokens after the reasoning; it goes with the next text.
   void take_records(const Generation& g, const AnswerChoice& choice);
-  void tell_end(std::string& out);
+  void send_end(std::string& out);
   void take(const Generation& g, const AnswerPart& part, size_t index, std::string* out);
   std::string place(bool with_content) const;
   void end(const Generation& g, const AnswerChoice& choice, std::string* out);
@@ -186,7 +186,7 @@ void ResponsesPrinter::begin_item(const Generation& g, const AnswerPart& part, s
   is_open_ = true;
 }
 
-void ResponsesPrinter::tell_begin(std::string& out) {
+void ResponsesPrinter::send_begin(std::string& out) {
   const OutputItem& item = items_.back();
   std::string members = ",\"output_index\":" + std::to_string(items_.size() - 1) + ",\"item\":";
   JsonWriter json(members);
@@ -199,7 +199,7 @@ void ResponsesPrinter::tell_begin(std::string& out) {
     event("response.content_part.added", place(true) + R"(,"part":{"type":"reasoning_text","text":""})", out);
 }
 
-void ResponsesPrinter::tell_delta(std::string_view text, const std::string& logprobs, std::string& out) {
+void ResponsesPrinter::send_delta(std::string_view text, const std::string& logprobs, std::string& out) {
   if (items_.back().is_custom()) return;  // its text is sent when it is whole
   const PartKind kind = items_.back().kind;
   std::string members = place(kind != PartKind::kCall) + ",\"delta\":";
@@ -212,7 +212,7 @@ void ResponsesPrinter::tell_delta(std::string_view text, const std::string& logp
         members, out);
 }
 
-void ResponsesPrinter::tell_end(std::string& out) {
+void ResponsesPrinter::send_end(std::string& out) {
   const OutputItem& item = items_.back();
   std::string text;
   JsonWriter(text).string(item.text);
@@ -241,21 +241,21 @@ void ResponsesPrinter::tell_end(std::string& out) {
 void ResponsesPrinter::take(const Generation& g, const AnswerPart& part, size_t index, std::string* out) {
   if (part.begins || !is_open_ || items_.back().kind != part.kind) {
     if (is_open_ && out != nullptr) {
-      tell_end(*out);
+      send_end(*out);
       std::string members = ",\"output_index\":" + std::to_string(items_.size() - 1) + ",\"item\":";
       JsonWriter json(members);
       write_item(json, items_.back(), "completed", true);
       event("response.output_item.done", members, *out);
     }
     begin_item(g, part, index);
-    if (out != nullptr) tell_begin(*out);
+    if (out != nullptr) send_begin(*out);
   }
   OutputItem& item = items_.back();
   item.text += part.text;
   item.is_whole = item.is_whole || part.ends;
   std::string logprobs;
   if (item.kind == PartKind::kText) item.add_logprobs(logprobs = std::exchange(logprobs_, {}));
-  if (out != nullptr && !part.text.empty()) tell_delta(part.text, logprobs, *out);
+  if (out != nullptr && !part.text.empty()) send_delta(part.text, logprobs, *out);
 }
 
 void ResponsesPrinter::take_records(const Generation& g, const AnswerChoice& choice) {
@@ -279,7 +279,7 @@ void ResponsesPrinter::end(const Generation& g, const AnswerChoice& choice, std:
   // Of tokens that have no text of their own, such as the one that ends an answer.
   if (is_open_ && items_.back().kind == PartKind::kText) items_.back().add_logprobs(std::exchange(logprobs_, {}));
   if (is_open_ && out != nullptr) {
-    tell_end(*out);
+    send_end(*out);
     std::string members = ",\"output_index\":" + std::to_string(items_.size() - 1) + ",\"item\":";
     JsonWriter json(members);
     write_item(json, items_.back(), cut ? "incomplete" : "completed", true);

@@ -195,12 +195,12 @@ Status read_message_tools(const Json& tools, const Json* choice, const std::vect
   struct Tool {
     std::string name;
     Json function;
-    bool is_told;
+    bool is_declared;
   };
   std::vector<Tool> list;
   std::vector<LeftOutTool> left_out;
   std::map<std::string, size_t, std::less<>> places;
-  const auto add = [&](const Json& tool, const std::string& place, bool is_told) -> Status {
+  const auto add = [&](const Json& tool, const std::string& place, bool is_declared) -> Status {
     const std::string *type = text_at(tool, "type"), *name = text_at(tool, "name");
     if (type != nullptr && treatment_of(Dialect::kMessages, DialectPart::kTool, *type) != Treatment::kUsed) {
       left_out.push_back({*type, name != nullptr ? *name : "", place});
@@ -208,12 +208,12 @@ Status read_message_tools(const Json& tools, const Json* choice, const std::vect
     }
     if (name == nullptr) return invalid(place + ".name must be a text.", place + ".name");
     const Json* deferred = given(tool, "defer_loading");
-    is_told = is_told || deferred == nullptr || deferred->boolean() == nullptr || !*deferred->boolean();
+    is_declared = is_declared || deferred == nullptr || deferred->boolean() == nullptr || !*deferred->boolean();
     places[*name] = list.size();
     list.push_back({*name,
                     function_tool(*tool.find("name"), given(tool, "description"), given(tool, "input_schema"),
                                   given(tool, "strict")),
-                    is_told});
+                    is_declared});
     return {};
   };
   for (size_t i = 0; i < tools.array()->size(); ++i)
@@ -221,23 +221,23 @@ Status read_message_tools(const Json& tools, const Json* choice, const std::vect
   for (const MessageReader::ToolChange& change : changes) {
     const auto known = places.find(change.name);
     if (known != places.end()) {
-      list[known->second].is_told = !change.is_removed;
+      list[known->second].is_declared = !change.is_removed;
     } else if (!change.is_removed && !change.definition.is_null()) {
       TRY(add(change.definition, change.where, true));
     }
   }
-  const bool tells_all =
-      std::ranges::none_of(list, &Tool::is_told) ||
+  const bool has_all =
+      std::ranges::none_of(list, &Tool::is_declared) ||
       std::ranges::any_of(left_out, [](const LeftOutTool& tool) { return tool.type.starts_with("tool_search_tool_"); });
-  Json::Array told;
+  Json::Array declared;
   for (Tool& tool : list) {
-    if (tool.is_told || tells_all) told.push_back(std::move(tool.function));
+    if (tool.is_declared || has_all) declared.push_back(std::move(tool.function));
   }
   const std::string* kind = choice != nullptr ? text_at(*choice, "type") : nullptr;
   const std::string* named = choice != nullptr ? text_at(*choice, "name") : nullptr;
-  const bool may_do_without = !told.empty() || (kind != nullptr && *kind == "none");
+  const bool may_do_without = !declared.empty() || (kind != nullptr && *kind == "none");
   TRY(check_left_out(left_out, may_do_without, named != nullptr ? *named : ""));
-  set(out, "tools", Json(std::move(told)));
+  set(out, "tools", Json(std::move(declared)));
   return {};
 }
 

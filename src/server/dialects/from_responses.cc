@@ -126,9 +126,9 @@ class ItemReader {
   // The assistant's message that the item belongs to.
   Json& answer(bool begins, bool is_call = false) {
     const bool goes_on = !messages_.empty() && *messages_.back().find("role")->string() == "assistant";
-    const bool has_said =
+    const bool has_text =
         goes_on && (!messages_.back().find("content")->is_null() || messages_.back().find("tool_calls") != nullptr);
-    if (!goes_on || begins || (has_said && !is_call)) messages_.push_back(chat_message("assistant", Json()));
+    if (!goes_on || begins || (has_text && !is_call)) messages_.push_back(chat_message("assistant", Json()));
     return messages_.back();
   }
 

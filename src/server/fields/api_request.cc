@@ -53,7 +53,7 @@ Result<Json> joined_content(const Json& content, const std::string& where) {
 }
 
 // Whether a value is empty: null, "", an empty list or object.
-bool says_nothing(const Json& value) {
+bool is_nothing(const Json& value) {
   return value.is_null() || (value.string() != nullptr && value.string()->empty()) ||
          (value.array() != nullptr && value.array()->empty()) || (value.object() != nullptr && value.object()->empty());
 }
@@ -69,7 +69,7 @@ Result<Json> check_message(const Json& message, const std::string& where) {
   if (!known) return wrong_value(where + ".role", "system, developer, user, assistant or tool", *role);
   const Json* content = message.find("content");
   const Json* calls = message.find("tool_calls");
-  if (calls != nullptr && !says_nothing(*calls) && calls->array() == nullptr)
+  if (calls != nullptr && !is_nothing(*calls) && calls->array() == nullptr)
     return wrong_value(where + ".tool_calls", "an array", *calls);
   // Null stands for no content. A role that may have no content may also leave it out.
   if (content == nullptr && *role->string() != "assistant" && *role->string() != "tool") {
@@ -82,7 +82,7 @@ Result<Json> check_message(const Json& message, const std::string& where) {
     } else if (member.first == "content") {
       ASSIGN_OR_RETURN(Json text, joined_content(member.second, where + ".content"));
       checked.emplace_back("content", std::move(text));
-    } else if (member.first == "name" && !says_nothing(member.second) && member.second.string() == nullptr) {
+    } else if (member.first == "name" && !is_nothing(member.second) && member.second.string() == nullptr) {
       return wrong_value(where + ".name", "a text", member.second);
     } else if (!member.second.is_null()) {
       checked.push_back(member);
@@ -95,7 +95,7 @@ Result<Json> check_message(const Json& message, const std::string& where) {
 Status check_final(const ChatPrompt& chat) {
   const Json& last = chat.messages.array()->back();
   const Json* calls = last.find("tool_calls");
-  if (*last.find("role")->string() == "assistant" && (calls == nullptr || says_nothing(*calls))) return {};
+  if (*last.find("role")->string() == "assistant" && (calls == nullptr || is_nothing(*calls))) return {};
   return invalid("continue_final_message needs the last message to be the assistant's, without calls.",
                  "continue_final_message");
 }
@@ -138,14 +138,14 @@ void take_defaults(const RequestDefaults& defaults, const Json& body, ApiRequest
 // llama.cpp's reading of a conversation that ends with the assistant's message, if the request does not choose its own.
 Status take_prefill(const Json& body, ChatPrompt& chat) {
   const Json::Array& messages = *chat.messages.array();
-  const auto is_said = [](const Json& message) {
+  const auto is_given = [](const Json& message) {
     const Json* content = message.find("content");
     return *message.find("role")->string() == "assistant" && content != nullptr && content->string() != nullptr;
   };
-  const bool says_itself =
+  const bool ends_itself =
       body.find("continue_final_message") != nullptr || body.find("add_generation_prompt") != nullptr;
-  if (says_itself || !is_said(messages.back())) return {};
-  if (messages.size() > 1 && is_said(messages[messages.size() - 2]))
+  if (ends_itself || !is_given(messages.back())) return {};
+  if (messages.size() > 1 && is_given(messages[messages.size() - 2]))
     return invalid("messages ends with two of the assistant; an answer goes on from one.", "messages");
   chat.continues_final = true;
   return {};

@@ -103,9 +103,9 @@ struct AnswerFields {
   bool timings = false;        // llama.cpp's
   bool verbose = false;        // the answer has the rendered prompt
   bool ledger = false;
-  bool tells_drafts = false;               // in the usage
+  bool reports_drafts = false;             // in the usage
   Verifier verifier = Verifier::kCoupled;  // of drafts; with another one the answer names what is exact
-  bool tells_reasoning = true;
+  bool reports_reasoning = true;
   bool parallel_calls = true;     // false: the first call alone
   int32_t n_indent = 0;           // blanks with which each further line must begin
   int32_t t_max_predict_ms = -1;  // the answer ends at the first end of a line after so long; not above 0: never

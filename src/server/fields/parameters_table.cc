@@ -256,7 +256,7 @@ constexpr Parameter kParameters[] = {
      &R::return_token_ids},
     {"return_tokens_as_token_ids", kBoth, kBoolean, 0, 0, false, "false", "vLLM", "", nullptr,
      "Show tokens in log-probabilities as `token_id:7`.", &R::tokens_as_ids},
-    {"return_progress", kBoth, kBoolean, 0, 0, false, "false", "llama.cpp", "Request::tells_progress", nullptr,
+    {"return_progress", kBoth, kBoolean, 0, 0, false, "false", "llama.cpp", "Request::reports_progress", nullptr,
      "In a stream, events with llama.cpp's `prompt_progress`: the cached part, then one after each step that computes "
      "some of the prompt.",
      &R::return_progress},
@@ -295,7 +295,7 @@ constexpr Parameter kParameters[] = {
      R"({"enum":["none","auto","deepseek"]})", "`none`: reasoning stays in the text; otherwise it is separate.",
      &read_reasoning_format},
     {"include_reasoning", kChatOnly, kBoolean, 0, 0, false, "true", "vLLM", "", nullptr, "False: omit reasoning.",
-     &R::tells_reasoning},
+     &R::reports_reasoning},
 
     // How text is made and read.
     {"skip_special_tokens", kBoth, kBoolean, 0, 0, false, "true", "vLLM", "Request::show_special", nullptr,

@@ -42,7 +42,7 @@ Result<Verifier> read_verifier(const std::string& name) {
 
 Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits& limits) {
   if (value.object() == nullptr) return wrong_value("speculation", "an object such as {\"mode\": \"auto\"}", value);
-  request.tells_drafts = true;
+  request.reports_drafts = true;
   bool is_off = false;
   for (const auto& [key, what] : *value.object()) {
     if (what.is_null()) continue;
@@ -77,7 +77,7 @@ Status read_prediction(ApiRequest& request, const Json& value, const ApiLimits&)
   if (type == nullptr || type->string() == nullptr || *type->string() != "content")
     return invalid("prediction.type must be \"content\".", "prediction.type");
   if (content == nullptr) return invalid("prediction has no content.", "prediction.content");
-  request.tells_drafts = true;
+  request.reports_drafts = true;
   if (content->string() != nullptr) {
     request.prediction = *content->string();
     return {};

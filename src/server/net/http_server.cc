@@ -36,7 +36,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   // Connections share strands that are made once: Asio (1.81) crashes when there is no memory to make one.
   static constexpr size_t kStrands = 64;
 
-  static constexpr double kSayAgain = 60;  // seconds
+  static constexpr double kLogAgain = 60;  // seconds
 
   struct Waiting;
   void accept();
@@ -56,8 +56,8 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   size_t n_accepted = 0;
   std::vector<std::thread> threads;
   int port = 0;
-  std::optional<FileLock> socket_lock;  // of the path of options.unix_socket, as long as the file there is ours
-  double exhaustion_said = -kSayAgain;  // when
+  std::optional<FileLock> socket_lock;    // of the path of options.unix_socket, as long as the file there is ours
+  double exhaustion_logged = -kLogAgain;  // when
   std::atomic<bool> accept_lost = false;
 };
 
@@ -256,8 +256,8 @@ bool HttpServer::State::on_accept(error_code ec, StreamSocket socket) {
   if (ec == net::error::no_descriptors || ec == net::error::no_memory || ec == net::error::no_buffer_space ||
       ec == boost::system::errc::too_many_files_open_in_system) {
     // Connections that come and go at the limit bring this every tenth of a second.
-    if (const double now = steady_clock().now(); now - exhaustion_said > kSayAgain) {
-      exhaustion_said = now;
+    if (const double now = steady_clock().now(); now - exhaustion_logged > kLogAgain) {
+      exhaustion_logged = now;
       shared->log.say("No more connections for now: the system has no descriptor or memory left (raise `ulimit -n`).");
     }
     backoff.expires_after(std::chrono::milliseconds(100));

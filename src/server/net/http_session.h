@@ -142,7 +142,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool empty_line_taken_ = false;
   bool whole_ = false;              // all of the answer is in out_ or written
   std::atomic<bool> gone_ = false;  // the client is, as a read has reported
-  bool told_ = false;               // some of the answer is written, its status with it
+  bool has_written_ = false;        // some of the answer is written, its status with it
 };
 
 template <typename Step>

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kLingerTime(2);
 constexpr std::chrono::seconds kTick(10);
 
 // For the log, of an answer of which the client saw nothing. 499 is what nginx writes where the client went first.
-int untold_status(Abort cause) { return cause == Abort::kShutdown || cause == Abort::kNoMemory ? 503 : 499; }
+int unwritten_status(Abort cause) { return cause == Abort::kShutdown || cause == Abort::kNoMemory ? 503 : 499; }
 
 }  // namespace
 
@@ -87,7 +87,7 @@ bool HttpSession::pass_over(const WebRequest& request) {
   if (!gone_) return false;
   const Abort cause = Abort::kClientGone;
   WebExchange exchange = shared_->front.unhandled(request);
-  exchange.response.status = untold_status(cause);
+  exchange.response.status = unwritten_status(cause);
   shared_->front.finish(exchange, &cause);
   net::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); });
   return true;
@@ -101,7 +101,7 @@ void HttpSession::guard_apart(Step step) {
   } catch (const std::exception&) {
     if (is_handled_.exchange(false)) {
       const Abort cause = Abort::kNoMemory;
-      handled_->response.status = untold_status(cause);
+      handled_->response.status = unwritten_status(cause);
       shared_->front.finish(*handled_, &cause);
     }
     insist([&] { net::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); }); });
@@ -114,7 +114,7 @@ void HttpSession::take_handled() {
   release_body();
   if (phase_ == Phase::kHandling) return begin_answer(std::move(exchange));
   const Abort cause = Abort::kShutdown;  // killed in between
-  exchange.response.status = untold_status(cause);
+  exchange.response.status = unwritten_status(cause);
   shared_->front.finish(exchange, &cause);
 }
 
@@ -129,7 +129,7 @@ void HttpSession::begin_answer(WebExchange exchange) {
   phase_ = Phase::kAnswering;
   exchange_ = std::move(exchange);
   whole_ = !exchange_->generation && exchange_->instances.empty();
-  told_ = false;
+  has_written_ = false;
   n_given_ = 0;
   if (exchange_->response.close) keep_alive_ = false;
   if (whole_) {
@@ -211,7 +211,7 @@ void HttpSession::pump() {
   Generation& generation = *exchange_->generation;
   if (!generation.info().asked.stream) {
     if (!generation.finished()) return;
-    if (told_) return write_part();
+    if (has_written_) return write_part();
     WebResponse response = generation.response();
     response.headers.insert(response.headers.end(), exchange_->response.headers.begin(),
                             exchange_->response.headers.end());
@@ -266,7 +266,7 @@ void HttpSession::write_out() {
                    [self = shared_from_this(), n](error_code ec, size_t n_taken) {
                      self->guard([&] {
                        self->written_ += n;
-                       self->told_ |= n_taken > 0;
+                       self->has_written_ |= n_taken > 0;
                        self->on_written(ec);
                      });
                    });
@@ -313,7 +313,7 @@ void HttpSession::cut(Abort cause) {
 void HttpSession::give_up(Abort cause) {
   WebExchange exchange = *std::move(exchange_);
   exchange_.reset();
-  if (!told_) exchange.response.status = untold_status(cause);
+  if (!has_written_) exchange.response.status = unwritten_status(cause);
   shared_->front.finish(exchange, &cause);
 }
 

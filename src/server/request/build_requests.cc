@@ -99,7 +99,7 @@ Result<RenderedPrompt> render_chat(const ChatTemplate& chat, const Tokenizer& to
   ChatInput input;
   name_tokens(tokenizer, input);
   const bool has_tools = asked.tools.array() != nullptr;
-  const bool is_generic = has_tools ? !chat.tells_tools() : !knows_calls(chat) && has_calls(asked.messages);
+  const bool is_generic = has_tools ? !chat.shows_tools() : !knows_calls(chat) && has_calls(asked.messages);
   input.messages = is_generic ? with_generic_tools(asked.messages, asked.tools).text() : asked.messages.text();
   if (has_tools && !is_generic) input.tools = asked.tools.text();
   input.add_generation_prompt = asked.add_generation_prompt;
@@ -148,7 +148,7 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
-  common.tells_progress = api.return_progress && api.stream;
+  common.reports_progress = api.return_progress && api.stream;
   common.speculation.max_drafts = api.max_drafts;
   common.speculation.verifier = api.verifier;
   common.speculation.free_alone = api.drafts_are_free;
@@ -236,8 +236,8 @@ std::string last_words(const ChatPrompt& chat) {
   const Json& last = chat.messages.array()->back();
   const std::string* role = last.find("role")->string();
   const Json* content = last.find("content");
-  const bool is_said = role != nullptr && *role == "assistant" && content != nullptr && content->string() != nullptr;
-  return is_said ? *content->string() : std::string();
+  const bool is_given = role != nullptr && *role == "assistant" && content != nullptr && content->string() != nullptr;
+  return is_given ? *content->string() : std::string();
 }
 
 // A request for each conversation. What they have in common of the model's reasoning goes into `common`.

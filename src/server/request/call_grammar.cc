@@ -33,7 +33,7 @@ uint32_t next_match(std::string_view marker, uint32_t state, char byte) {
 
 // Formats that put tags on lines read a line's end for one that was left out.
 bool has_lines(const ToolFormat& format) { return format.name_ends.back().ends_with('\n'); }
-bool says_type(const ToolFormat& format) {
+bool has_type(const ToolFormat& format) {
   const std::string& end = format.key_ends[0];
   return end.find("\"true\"") != std::string::npos || end.find("type=") != std::string::npos;
 }
@@ -259,7 +259,7 @@ Result<ExprId> CallGrammar::with_arguments(const ToolFormat& format, const std::
 
 ExprId CallGrammar::key(const ToolFormat& format, const std::string& key, bool is_text) {
   std::string end = format.key_ends[0];
-  if (says_type(format) && !is_text)
+  if (has_type(format) && !is_text)
     end = format.head_end.empty() ? format.key_ends[1] : "\" type=\"object\"" + format.head_end;
   return marked(format.key_begins[0] + key + end + (format.value_ends[0][0] == '\n' ? "\n" : ""));
 }
@@ -301,7 +301,7 @@ Result<ExprId> CallGrammar::tagged_value(const ToolFormat& format, const Json& p
   if ((values != nullptr && values->array() != nullptr) || one != nullptr) {
     const Json::Array all = values != nullptr && values->array() != nullptr ? *values->array() : Json::Array{*one};
     const ArgumentType type(std::make_shared<const Json>(root), own);
-    const ValueHint as_text = says_type(format) ? ValueHint::kText : ValueHint::kNone;
+    const ValueHint as_text = has_type(format) ? ValueHint::kText : ValueHint::kNone;
     std::vector<ExprId> choices;
     for (const Json& value : all) {
       if (!SchemaCheck(root).accepts(own, value)) continue;

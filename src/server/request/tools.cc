@@ -83,7 +83,7 @@ std::string arguments_text(const Json* arguments) {
   return said == "[]" ? "{}" : text;
 }
 
-Json said_by(const char* role, std::string content) {
+Json text_message(const char* role, std::string content) {
   return Json(Json::Object{{"role", Json(std::string(role))}, {"content", Json(std::move(content))}});
 }
 
@@ -304,9 +304,9 @@ std::string functions_as_text(const Json& tools) {
 
 Json with_generic_tools(const Json& messages, const Json& tools) {
   const bool has_tools = tools.array() != nullptr;
-  std::string told = "You may call functions. Each line describes one of them, as JSON:\n";
-  for (const Json& tool : has_tools ? *tools.array() : Json::Array()) told += tool.find("function")->text() + "\n";
-  told +=
+  std::string list = "You may call functions. Each line describes one of them, as JSON:\n";
+  for (const Json& tool : has_tools ? *tools.array() : Json::Array()) list += tool.find("function")->text() + "\n";
+  list +=
       "To call a function, write its name and its arguments as JSON between these two tags and nothing after them:\n"
       "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {}}\n</tool_call>";
   Json::Array out;
@@ -316,10 +316,10 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
   if (!has_tools) {
     // Tools are not described; the calls of the history are still written.
   } else if (role != nullptr && (*role == "system" || *role == "developer")) {
-    out.push_back(said_by("system", text_content(given[0]) + "\n\n" + told));
+    out.push_back(text_message("system", text_content(given[0]) + "\n\n" + list));
     ++i;
   } else {
-    out.push_back(said_by("system", told));
+    out.push_back(text_message("system", list));
   }
   for (; i < given.size(); ++i) {
     const Json* calls = given[i].find("tool_calls");
@@ -331,7 +331,7 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
         if (i + 1 == given.size() || *given[i + 1].find("role")->string() != "tool") break;
         text += '\n', ++i;
       }
-      out.push_back(said_by("user", std::move(text)));
+      out.push_back(text_message("user", std::move(text)));
     } else if (calls != nullptr && calls->array() != nullptr && !calls->array()->empty()) {
       std::string text = text_content(given[i]);
       for (const Json& call : *calls->array()) {
@@ -343,7 +343,7 @@ Json with_generic_tools(const Json& messages, const Json& tools) {
         text += (text.empty() ? "" : "\n") +
                 ("<tool_call>\n{\"name\": " + name->text() + ", \"arguments\": " + json + "}\n</tool_call>");
       }
-      out.push_back(said_by("assistant", std::move(text)));
+      out.push_back(text_message("assistant", std::move(text)));
     } else {
       out.push_back(given[i]);
     }

@@ -79,9 +79,9 @@ std::string batch_json(const Batch& batch) {
     json.end_object().end_array().end_object();
   }
   json.field("input_file_id", batch.input_file).field("completion_window", batch.window).field("status", batch.status);
-  const bool is_told = batch.is_over();  // the files are there
-  id("output_file_id", is_told ? batch.output_file : "");
-  id("error_file_id", is_told ? batch.error_file : "");
+  const bool is_over = batch.is_over();  // the files are there
+  id("output_file_id", is_over ? batch.output_file : "");
+  id("error_file_id", is_over ? batch.error_file : "");
   json.field("created_at", batch.created);
   time("in_progress_at", batch.begun);
   time("expires_at", 0);

@@ -62,8 +62,8 @@ std::string error_json(const ApiError& error) {
   return out;
 }
 
-std::string too_long_message(const ApiError& error, std::string_view says) {
-  std::string out(says);
+std::string too_long_message(const ApiError& error, std::string_view sentence) {
+  std::string out(sentence);
   for (const auto& [mark, n] : {std::pair{"{N}", error.n_prompt_tokens}, std::pair{"{M}", error.n_ctx}})
     out.replace(out.find(mark), 3, std::to_string(n));
   return error.hint.empty() ? out : out + ". " + error.hint;

@@ -32,7 +32,7 @@ std::string error_json(const ApiError& error);
 WebResponse error_response(const ApiError& error);
 
 // context_length_exceeded, in the words by which clients of the API know it: they then compact the conversation.
-std::string too_long_message(const ApiError& error, std::string_view says);
+std::string too_long_message(const ApiError& error, std::string_view sentence);
 
 // {"error": {"type", "message"}}'s members, as Anthropic's API has them.
 std::string messages_error_members(const ApiError& error);

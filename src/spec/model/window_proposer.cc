@@ -197,8 +197,8 @@ bool WindowProposer::pass() {
   for (DraftLane& lane : lanes_) {
     std::vector<TokenId>& ahead = seq_of(lane).ahead;
     const auto i = static_cast<size_t>(lane.n_drafts);
-    const bool is_said = !lane.drawn.empty() && i < ahead.size() && lane.drawn.front().token == ahead[i];
-    if (!is_said) ahead.clear();
+    const bool is_given = !lane.drawn.empty() && i < ahead.size() && lane.drawn.front().token == ahead[i];
+    if (!is_given) ahead.clear();
     lane.is_ready = !ahead.empty() && lane.row + 1 < seq_of(lane).end_row;
   }
   drafting_.passed(n_computed, clock_.now() - begin);

@@ -17,7 +17,7 @@ AnswerFormat ChatTemplate::answer_format() const {
   input.messages = kCall;
   input.add_generation_prompt = false;
   const Result<RenderedPrompt> printed = render(input);
-  return AnswerFormat::of_template(source() + '\n' + (printed ? printed->text : std::string()), tells_tools());
+  return AnswerFormat::of_template(source() + '\n' + (printed ? printed->text : std::string()), shows_tools());
 }
 
 }  // namespace ibid

@@ -130,7 +130,7 @@ bool is_markup(std::string_view s) {
 
 // Whether the ranges `own` of the text hold all of `content`, in order, except for markup that the template wrote
 // itself.
-bool is_all_said(std::string_view text, const std::vector<TextRange>& own, std::string_view content) {
+bool has_all_of(std::string_view text, const std::vector<TextRange>& own, std::string_view content) {
   for (const TextRange& range : own) {
     const std::string_view piece = without_blanks(text.substr(range.begin, range.end - range.begin));
     const size_t at = content.find(piece);
@@ -205,7 +205,7 @@ class ChatTemplate::Rendering {
     Result<RenderedPrompt> prompt = repaired(messages);
     if (prompt) {
       ASSIGN_OR_RETURN(const std::vector<TextRange> own, places_of_last(name, std::string(member(last, name)->str())));
-      if (is_all_said(prompt->text, own, content)) {
+      if (has_all_of(prompt->text, own, content)) {
         cut_at(*prompt, prompt->text.find_last_not_of(" \t\r\n", own.back().end - 1) + 1);
         return prompt;
       }

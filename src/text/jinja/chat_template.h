@@ -74,7 +74,7 @@ class ChatTemplate {
   bool mentions(std::string_view variable) const;
   const std::string& source() const;
   // Whether it describes the tools to the model itself; else the server does, in the generic format.
-  bool tells_tools() const { return mentions("tools") || wants_functions(); }
+  bool shows_tools() const { return mentions("tools") || wants_functions(); }
   // Whether it needs the functions themselves as text, and nothing if there are none (Firefunction's).
   bool wants_functions() const;
   // How a model with this template writes reasoning and calls: from the template, from how it prints a call, and from

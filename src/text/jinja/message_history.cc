@@ -392,14 +392,14 @@ bool alternate(std::vector<Value>& messages) {
 }
 
 bool say_blanks(std::vector<Value>& messages) {
-  bool has_said = false;
+  bool has_text = false;
   for (Value& message : messages) {
     if (role_of(message) != "assistant" || !calls_of(message).empty() || !is_absent(member(message, "content")))
       continue;
     message = with(message, "content", Value::string(" "));
-    has_said = true;
+    has_text = true;
   }
-  return has_said;
+  return has_text;
 }
 
 }  // namespace ibid

@@ -69,7 +69,7 @@ std::string message_with(const std::string& role, const std::string& content) {
   return R"({"role":")" + role + R"(","content":)" + content + "}";
 }
 
-std::string tool_says(const std::string& content, uint32_t left_out = 0) {
+std::string tool_answer(const std::string& content, uint32_t left_out = 0) {
   return object_of(kResultParts, left_out, content);
 }
 
@@ -97,7 +97,7 @@ class Prober {
       return std::vector<std::string>{kUser, message_with("assistant", content), kUser};
     });
     form.tool = content_form([&](const std::string& content) {
-      return std::vector<std::string>{kUser, call(content_of_call_, arguments_), tool_says(content)};
+      return std::vector<std::string>{kUser, call(content_of_call_, arguments_), tool_answer(content)};
     });
     with_tools_ = false;
     probe_systems(form);
@@ -140,7 +140,7 @@ class Prober {
   }
 
   std::optional<std::string> render_call(const std::string& content, const std::string& arguments) {
-    return render({kUser, call(content, arguments), is_answered_ ? tool_says(R"("done")") : kUser});
+    return render({kUser, call(content, arguments), is_answered_ ? tool_answer(R"("done")") : kUser});
   }
 
   static Score arguments_score(const std::optional<std::string>& prompt) {
@@ -216,7 +216,7 @@ class Prober {
              });
     };
     const auto history = [&](uint32_t left_out) {
-      return rendered({kUser, call(content_of_call_, arguments_, left_out), tool_says(R"("done")", left_out)});
+      return rendered({kUser, call(content_of_call_, arguments_, left_out), tool_answer(R"("done")", left_out)});
     };
     const std::optional<RenderedPrompt> whole_history = is_answered_ ? history(0) : std::nullopt;
     if (whole_history) {

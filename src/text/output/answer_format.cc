@@ -196,7 +196,7 @@ const std::vector<ToolFamily>& tool_families() {
 
 }  // namespace
 
-AnswerFormat AnswerFormat::of_template(std::string_view source, bool tells_tools) {
+AnswerFormat AnswerFormat::of_template(std::string_view source, bool shows_tools) {
   const auto has = [&](std::string_view sign) { return source.find(sign) != std::string_view::npos; };
   AnswerFormat format;
   for (const ToolFamily& family : tool_families()) {
@@ -205,7 +205,7 @@ AnswerFormat AnswerFormat::of_template(std::string_view source, bool tells_tools
     break;
   }
   // A model follows its prompt: if the template does not describe the tools, the server does, in the generic format.
-  if (!tells_tools && format.tools.kind != ToolFormat::Kind::kChannels) format.tools = tool_families().back().tools;
+  if (!shows_tools && format.tools.kind != ToolFormat::Kind::kChannels) format.tools = tool_families().back().tools;
   for (const auto& [begin, end] :
        {std::pair{"<seed:think>", "</seed:think>"}, std::pair{"<mm:think>", "</mm:think>"},
         std::pair{"<|START_THINKING|>", "<|END_THINKING|>"}, std::pair{"[THINK]", "[/THINK]"},

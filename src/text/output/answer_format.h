@@ -50,7 +50,7 @@ struct AnswerFormat {
 
   // The format of a model with this chat template. If it has no tool format of its own, or does not describe the tools
   // to the model: the generic one, Hermes', in which the server then describes them.
-  static AnswerFormat of_template(std::string_view source, bool tells_tools = true);
+  static AnswerFormat of_template(std::string_view source, bool shows_tools = true);
 };
 
 }  // namespace ibid

@@ -91,7 +91,7 @@ void AnswerParser::finish(std::vector<AnswerPart>& parts, bool is_own_end) {
   }
   drop(buffer_.size());
   raw_.clear();
-  tell_strange(parts);
+  flush_strange(parts);
   if (!space_.empty() && n_calls_ == 0) emit_text(std::exchange(space_, {}), space_at_, parts);
   space_.clear();
 }

@@ -69,7 +69,7 @@ class AnswerParser {
 
   // From now on the spans of all text are appended to `spans` too; null: no longer. Text between the arguments of a
   // call is not.
-  void tell_spans(std::vector<TextSpan>* spans) { spans_ = spans; }
+  void record_spans(std::vector<TextSpan>* spans) { spans_ = spans; }
   // Bytes from the beginning that have been classified; text among them has been emitted.
   size_t n_certain() const;
 
@@ -130,7 +130,7 @@ class AnswerParser {
   void add_arguments(std::string_view json, Parts& parts);
   void end_call(Parts& parts);
   void break_call(Parts& parts);
-  void tell_strange(Parts& parts);
+  void flush_strange(Parts& parts);
   void enter_call(std::string marker);
   bool fail(Parts& parts);
   void drop(size_t n);                // n bytes are read
@@ -184,7 +184,7 @@ class AnswerParser {
   std::string object_;  // kObject: of a call, as far as its arguments were not emitted
   size_t key_begin_ = 0, value_begin_ = 0;
   std::string member_, held_arguments_;
-  bool is_telling_ = false, has_arguments_ = false, has_strange_object_ = false;
+  bool is_sending_ = false, has_arguments_ = false, has_strange_object_ = false;
 
   std::string key_, key_mark_, value_;                           // kTagged
   std::set<std::string> keys_;                                   // that the call has

@@ -84,11 +84,11 @@ void AnswerParser::end_call(Parts& parts) {
 void AnswerParser::break_call(Parts& parts) {
   is_broken_ = true;
   is_in_call_ = is_array_ = false;
-  tell_strange(parts);
+  flush_strange(parts);
   state_ = State::kText;
 }
 
-void AnswerParser::tell_strange(Parts& parts) { add(AnswerPart::Kind::kText, std::exchange(strange_, {}), parts); }
+void AnswerParser::flush_strange(Parts& parts) { add(AnswerPart::Kind::kText, std::exchange(strange_, {}), parts); }
 
 // Around calls: white space, and markers without content.
 bool AnswerParser::step_between(Parts& parts) {

@@ -26,7 +26,7 @@ bool AnswerParser::step_objects(Parts& parts) {
   const char c = buffer_[n];
   if (c == '{') {
     for (std::string* text : {&object_, &held_arguments_, &member_, &name_, &id_, &strange_}) text->clear();
-    is_telling_ = has_arguments_ = has_strange_object_ = false;
+    is_sending_ = has_arguments_ = has_strange_object_ = false;
     reader_ = ArgumentReader();
     return go_on(n, State::kObject);
   }
@@ -45,8 +45,8 @@ bool AnswerParser::step_object(Parts& parts) {
     if (verdict == ArgumentReader::Verdict::kBad) {
       drop(i);
       if (is_in_call_) return break_call(parts), true;
-      if (!is_telling_) return fail(parts);
-      tell_strange(parts);  // after whole arguments: a bracket was left out
+      if (!is_sending_) return fail(parts);
+      flush_strange(parts);  // after whole arguments: a bracket was left out
       return state_ = State::kBetween, true;
     }
     if (is_in_call_) {
@@ -58,7 +58,7 @@ bool AnswerParser::step_object(Parts& parts) {
       key_begin_ = 0;
       continue;
     }
-    if (!is_telling_) raw_ += c;
+    if (!is_sending_) raw_ += c;
     const bool is_done = verdict == ArgumentReader::Verdict::kDone;
     const bool is_end = is_done || (reader_.depth() == 1 && reader_.expects_key());
     if (is_end && !member_.empty() && !json.empty()) {
@@ -77,25 +77,25 @@ bool AnswerParser::step_object(Parts& parts) {
       if (tools_.is_name_key) {
         if (!read_name(spelled)) return drop(i + 1), fail(parts);
         member_ = tools_.arguments_key;
-        is_telling_ = has_arguments_ = false;
+        is_sending_ = has_arguments_ = false;
       } else if (member_.empty()) {
         member_ = " ";
       }
     }
     const bool begins_arguments =
         reader_.depth() == 2 && json == "{" && object_.size() == value_begin_ + 1 && is_arguments_key(member_, tools_);
-    const bool may_tell = !name_.empty() && !has_strange_object_ && (!tools_.has_ids_after || !id_.empty());
-    if (begins_arguments && may_tell && !is_telling_ && !has_arguments_) {
-      tell_strange(parts);
+    const bool may_send = !name_.empty() && !has_strange_object_ && (!tools_.has_ids_after || !id_.empty());
+    if (begins_arguments && may_send && !is_sending_ && !has_arguments_) {
+      flush_strange(parts);
       begin_call(parts);
-      is_telling_ = has_arguments_ = true;
+      is_sending_ = has_arguments_ = true;
       add_arguments("{", parts);
       continue;
     }
     if (object_.size() > (is_arguments_key(member_, tools_) ? kMaxArguments : kMaxObject)) {
       drop(i + 1);
-      if (!is_telling_) return fail(parts);
-      return tell_strange(parts), state_ = State::kText, true;
+      if (!is_sending_) return fail(parts);
+      return flush_strange(parts), state_ = State::kText, true;
     }
     if (!is_done) continue;
     drop(i + 1);
@@ -106,7 +106,7 @@ bool AnswerParser::step_object(Parts& parts) {
 }
 
 bool AnswerParser::end_object(Parts& parts) {
-  if (!is_telling_) {
+  if (!is_sending_) {
     // Without arguments of a known name it is a call without arguments, if no other member could be them.
     const bool is_call = !name_.empty() && !has_strange_object_ && (has_arguments_ || strange_.empty());
     if (!is_call) return fail(parts);
@@ -116,7 +116,7 @@ bool AnswerParser::end_object(Parts& parts) {
     end_call(parts);
     strange_ = strange;
   }
-  tell_strange(parts);
+  flush_strange(parts);
   raw_.clear();
   state_ = is_array_ ? State::kObjects : State::kBetween;
   return true;
@@ -126,7 +126,7 @@ bool AnswerParser::end_object(Parts& parts) {
 bool AnswerParser::end_member() {
   const std::string value = object_.substr(value_begin_);
   const bool is_name = member_ == tools_.name_key || member_ == "name";
-  if (!is_telling_) {
+  if (!is_sending_) {
     if (is_name && name_.empty()) return read_name(value);
     if (is_arguments_key(member_, tools_) && !has_arguments_) {
       if (hold_arguments(value)) return has_arguments_ = true;

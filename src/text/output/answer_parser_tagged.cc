@@ -43,7 +43,7 @@ bool AnswerParser::have_required() {
 void AnswerParser::end_tagged_call(Parts& parts) {
   add_arguments(keys_.empty() ? "{}" : "}", parts);
   end_call(parts);
-  tell_strange(parts);
+  flush_strange(parts);
   state_ = State::kBetween;
 }
 

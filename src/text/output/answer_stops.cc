@@ -14,7 +14,7 @@ std::optional<int> AnswerStops::push(std::string_view text, std::string& out) {
   if (parser_ == nullptr) return matcher_.push(text, out);
   if (is_stopped_) return std::nullopt;
   held_ += text;
-  parser_->tell_spans(&spans_);
+  parser_->record_spans(&spans_);
   parser_->push(text, parts_);
   if (const std::optional<int> stop = match(out)) return stop;
   // Text that may become a stop waits, unless other content follows it.
@@ -30,7 +30,7 @@ void AnswerStops::pass(std::string_view text, std::string& out) {
     return;
   }
   held_ += text;
-  parser_->tell_spans(nullptr);
+  parser_->record_spans(nullptr);
   parser_->push(text, parts_);
   parts_.clear();
   release(held_at_ + held_.size(), out);
@@ -40,7 +40,7 @@ void AnswerStops::pass(std::string_view text, std::string& out) {
 std::optional<int> AnswerStops::finish(std::string& out) {
   if (parser_ == nullptr) return matcher_.finish(out), std::nullopt;
   if (is_stopped_) return std::nullopt;
-  parser_->tell_spans(&spans_);
+  parser_->record_spans(&spans_);
   parser_->finish(parts_);
   if (const std::optional<int> stop = match(out)) return stop;
   is_stopped_ = true;

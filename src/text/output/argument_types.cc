@@ -78,8 +78,8 @@ std::string ArgumentType::read(std::string_view text, ValueHint hint) const {
   const bool is_valid_json = SchemaCheck(*root_).accepts(schema_, *value);
   const bool is_valid_text =
       takes_any_string_ || (takes_strings_ && SchemaCheck(*root_).accepts(schema_, Json(std::string(text))));
-  const bool says_null = value->is_null() && !is_python && hint != ValueHint::kText;
-  if (is_valid_text) return is_valid_json && (says_null || hint == ValueHint::kJson) ? json : json_string(text);
+  const bool is_null_value = value->is_null() && !is_python && hint != ValueHint::kText;
+  if (is_valid_text) return is_valid_json && (is_null_value || hint == ValueHint::kJson) ? json : json_string(text);
   if (is_valid_json) return json;
   return takes_strings_ && (hint != ValueHint::kJson || takes_strings_alone_) ? json_string(text) : json;
 }
