@@ -34,11 +34,11 @@ class DurableStore {
   // The layout in keys, and the size of an image of each kind in a budget: of a store that stands for another one (a
   // replay's).
   // Other stores return nothing, and the engine's own values apply.
-  struct Images {
+  struct KeyFacts {
     std::string layout;
     int64_t image_bytes = 0, state_image_bytes = 0;
   };
-  virtual std::optional<Images> images() const { return {}; }
+  virtual std::optional<KeyFacts> key_facts() const { return {}; }
   // What was there when it was opened, in any order, and what time it was then (DurableIndex::set_now). Once.
   virtual std::vector<DurableEntry> take_found() = 0;
   virtual int64_t opened_at() const = 0;

@@ -85,8 +85,8 @@ class ReplayStore final : public DurableStore {
   bool is_off() const { return is_off_ || next_ < inputs_.size(); }
 
   const BlockFormat& format() const override { return format_; }
-  std::optional<Images> images() const override {
-    return Images{facts_.layout, facts_.image_bytes, facts_.state_image_bytes};
+  std::optional<KeyFacts> key_facts() const override {
+    return KeyFacts{facts_.layout, facts_.image_bytes, facts_.state_image_bytes};
   }
   std::vector<DurableEntry> take_found() override { return std::move(facts_.found); }
   int64_t opened_at() const override { return facts_.opened_at; }

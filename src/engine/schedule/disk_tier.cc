@@ -39,10 +39,10 @@ DiskTier::DiskTier(BlockCache& cache, Worker& worker, const StepCost& computing,
       index_(max_bytes),
       bytes_per_second_(kFirstRate) {
   CHECK(has_states_ == (format_.state_bytes > 0));
-  DurableStore::Images images = store_->images().value_or(DurableStore::Images{
+  DurableStore::KeyFacts facts = store_->key_facts().value_or(DurableStore::KeyFacts{
       layout_of(worker.kv(), worker.facts()), format_.image_bytes(), format_.image_bytes(ImageKind::kState)});
-  layout_ = std::move(images.layout);
-  image_bytes_ = {images.image_bytes, images.state_image_bytes};
+  layout_ = std::move(facts.layout);
+  image_bytes_ = {facts.image_bytes, facts.state_image_bytes};
   fetches_.reserve(kMaxFetches);
   ended_.reserve(kMaxFetches);
   done_.reserve(DurableStore::kMaxUnderWay);

@@ -123,7 +123,7 @@ bool is_empty(const Value& v) {
 }
 
 // Parts that are all empty texts.
-bool is_nothing(const Value& content) {
+bool holds_nothing(const Value& content) {
   Text text;
   return content.is(Kind::kList) && content.items().size() < 8 && join_parts(content, text) && text.size() == 0;
 }
@@ -156,7 +156,7 @@ Value cleared(const Value& message) {
   for (const auto& [key, value] : message.as<DictObject>()->entries) {
     const std::string_view name = key.is_string() ? key.str() : std::string_view();
     if (name == "content") {
-      out->set(key, is_empty(value) || is_nothing(value) ? (value.is_none() ? value : Value::string("")) : value);
+      out->set(key, is_empty(value) || holds_nothing(value) ? (value.is_none() ? value : Value::string("")) : value);
       has_content = true;
       continue;
     }
