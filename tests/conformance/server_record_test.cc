@@ -23,7 +23,7 @@ EngineOptions drafting_engine() {
 
 struct ReplayedBothWays {
   std::string with_model, without;
-  int64_t n_tokens = 0, n_told = 0;
+  int64_t n_tokens = 0, n_recorded = 0;
 };
 
 ReplayedBothWays replay_both_ways(const std::string& path) {
@@ -36,7 +36,7 @@ ReplayedBothWays replay_both_ways(const std::string& path) {
     auto engine = Engine::create(crosstalk_model(), tokenizer, stream, replay->options(), replay->clock()).value();
     const Result<ReplayResult> ran = replay->run(*engine, tokenizer);
     out.with_model = ran ? ran->difference : ran.error().message;
-    if (ran) out.n_tokens = ran->n_tokens, out.n_told = ran->n_told;
+    if (ran) out.n_tokens = ran->n_tokens, out.n_recorded = ran->n_recorded;
   }
   auto replay = Replay::open(path).value();
   auto engine = replay->engine_without_model(stream).value();
@@ -88,7 +88,7 @@ std::vector<AskedOfServer> all_kinds_of_requests() {
 void each_alone(size_t one_in) {
   const std::vector<AskedOfServer> kinds = all_kinds_of_requests();
   const size_t n_others = other_requests().size();
-  int64_t n_told = 0, n_answered = 0;
+  int64_t n_recorded = 0, n_answered = 0;
   for (size_t i = 0; i < kinds.size() && !::testing::Test::HasFailure(); ++i) {
     if (i >= n_others && i % one_in != 0) continue;
     for (const bool redact : {false, true}) {
@@ -96,11 +96,11 @@ void each_alone(size_t one_in) {
       const std::string said = record_and_replay({kinds[i]}, redact, 1, ran);
       EXPECT_EQ(ran.with_model, "") << kinds[i].path << " " << kinds[i].body << "\n" << said;
       EXPECT_EQ(ran.without, "") << redact << kinds[i].path << " " << kinds[i].body << "\n" << said;
-      n_told += ran.n_told;
+      n_recorded += ran.n_recorded;
       n_answered += said[0] == '2';
     }
   }
-  EXPECT_GT(n_told, 20) << "of rejection and typical acceptance";
+  EXPECT_GT(n_recorded, 20) << "of rejection and typical acceptance";
   EXPECT_GT(n_answered, 60);
 }
 

@@ -88,7 +88,7 @@ class FaultyServer {
     EXPECT_EQ(text_of(ask(asked)), asked.wanted);
     EXPECT_TRUE(eventually([&] {
       const EngineStats stats = server_.stats();
-      return stats.blocks_in_use == 0 && stats.n_running + stats.n_waiting == 0 && server_.service().n_active() == 0;
+      return stats.blocks_in_use == 0 && stats.n_running + stats.n_waiting == 0 && server_.front().n_active() == 0;
     }));
   }
 

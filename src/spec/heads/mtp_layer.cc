@@ -60,20 +60,20 @@ std::string renamed(std::string_view name, std::span<const Renamed> names) {
 }
 
 // The location of a file's layer, and its names.
-struct Spelling {
+struct MtpSpelling {
   std::string prefix;
   std::span<const Renamed> names;
   bool hidden_first = false;
 };
 
-Spelling spelling_of(const ModelFile& model, const ModelConfig& config) {
+MtpSpelling spelling_of(const ModelFile& model, const ModelConfig& config) {
   const auto has = [&](std::string_view prefix) {
     return std::ranges::any_of(model.tensors(), [&](const auto& t) { return t.name.starts_with(prefix); });
   };
   const std::string mimo = "model.mtp_layers.0.", qwen = "mtp.", following = std::to_string(config.n_layers) + ".";
   if (model.container() == Container::kGguf && has("blk.")) return {"blk." + following, kGguf};
   if (has(mimo)) return {mimo, kMimo, true};
-  return has(qwen) ? Spelling{qwen, kQwen} : Spelling{"model.layers." + following, kDeepSeek};
+  return has(qwen) ? MtpSpelling{qwen, kQwen} : MtpSpelling{"model.layers." + following, kDeepSeek};
 }
 
 Error none_found(const ModelFile& model, const ModelConfig& config) {
@@ -102,7 +102,7 @@ Status must_run(const ModelConfig& config) {
 
 Result<std::shared_ptr<const ModelFile>> mtp_layer_of(const ModelFile& model) {
   ASSIGN_OR_RETURN(const ModelConfig config, read_config(model));
-  const Spelling spelling = spelling_of(model, config);
+  const MtpSpelling spelling = spelling_of(model, config);
   ModelFile::Parts parts;
   parts.container = model.container();
   parts.path = model.path();
