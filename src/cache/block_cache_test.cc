@@ -349,6 +349,20 @@ TEST(States, AForkSharesTheStateAndBothWriteToOthers) {
   c.leave(b);
 }
 
+TEST(States, AForkTakesTheStateThatTheTreeHolds) {
+  StatefulCache c(4);
+  StatefulCache::Holder a, b;
+  ASSERT_TRUE(c.compute(a, counting(6), 6, {6}));
+  ASSERT_TRUE(c.compute(a, counting(7), 7));
+  b.n_computed = c.cache.fork(a.blocks, a.states, 6, b.blocks, b.states);
+  EXPECT_EQ(b.n_computed, 6);
+  ASSERT_EQ(b.states.size(), 1U);
+  EXPECT_EQ(b.states[0].n_tokens, 6);
+  EXPECT_NE(b.states[0].state, a.states[0].state);
+  c.leave(a);
+  c.leave(b);
+}
+
 TEST(States, ASpareOneIsTakenBeforeOthersTakeThemAll) {
   StatefulCache c(3);
   StatefulCache::Holder t;

@@ -188,7 +188,7 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"a_reader_has_a_cache_too", "MixedLayers.TheCacheHasRoomForWhatEachLayerKeepsAndNoMore"},
     {"an_owner_keeps_its_old_number", "MixedLayers.AnOwnerOfACacheIsLeftOutWithItsReadersAlone"},
     {"latent_rows_lie_twice", "ModelConfig.EachKindOfMixerKeepsItsOwn"},
-    {"a_fork_without_its_state", kWithState},
+    {"a_fork_without_its_state", "States.AForkTakesTheStateThatTheTreeHolds"},
     {"a_preempted_state_of_the_token_before", kWithState},
     {"a_disk_state_of_the_token_before", kWithState},
     {"an_arrived_state_is_not_filled", kWithState},
