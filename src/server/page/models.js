@@ -8,6 +8,7 @@ const kRetry = 1000, kRetryMost = 10_000;  // ms
 let models = [];      // as /v1/models lists them, each model once
 let wished = "";      // the open chat's
 let served = null;    // { model, params } of /props
+let asked = "";       // the model that /props is being asked for
 let onServed = () => {};
 let wait = kRetry;
 
@@ -72,7 +73,8 @@ function show() {
 
 async function askServed() {
   const model = modelNow();
-  if (!model || model.loaded === false) return;
+  if (!model || model.loaded === false || asked === model.id) return;
+  asked = model.id;
   try {
     const response = await fetch(`props?model=${encodeURIComponent(model.id)}`);
     if (!response.ok) return;
@@ -80,7 +82,11 @@ async function askServed() {
     if (modelNow()?.id !== model.id) return;
     served = { model: model.id, params: settings?.params ?? {} };
     onServed(served.params);
-  } catch { /* the fields say "as served" */ }
+  } catch {
+    // The fields say "as served".
+  } finally {
+    if (asked === model.id) asked = "";
+  }
 }
 
 async function ask(all) {
