@@ -18,6 +18,11 @@ int32_t agreement(std::span<const TokenId> a, std::span<const TokenId> b) {
                               a.begin());
 }
 
+// Whether no sequence can go on from the node: no snapshot lies in it or after it.
+bool is_dead_end(const StatePool& states, NodeId node, int32_t n_children) {
+  return n_children == 0 && !states.has_snapshots(node);
+}
+
 }  // namespace
 
 bool PrefixTree::Less::operator()(int32_t a, const Probe& b) const {
@@ -210,7 +215,7 @@ int32_t PrefixTree::insert(int32_t parent, const PrefixHash::Value& hash, std::s
 // Of a model with states: whether the node's blocks go before others.
 void PrefixTree::weigh(int32_t node) {
   if (states_ == nullptr || at(node).len == 0) return;
-  const bool goes_first = at(node).n_children == 0 && !states_->has_snapshots(NodeId{node});
+  const bool goes_first = is_dead_end(*states_, NodeId{node}, at(node).n_children);
   for (const Tier tier : kAllTiers) {
     if (const BlockId block = at(node).blocks[raw_tier(tier)]; block != BlockId::kNone)
       (*pools_)[raw_tier(tier)].set_goes_first(block, goes_first);
@@ -337,7 +342,7 @@ void PrefixTree::self_check() const {
       if (node == NodeId::kNone) continue;
       ++n_settled;
       CHECK(is_node(node) && block_of(node, tier) == BlockId{i}, "a block and its node disagree");
-      const bool goes_first = states_ != nullptr && at(raw(node)).n_children == 0 && !states_->has_snapshots(node);
+      const bool goes_first = states_ != nullptr && is_dead_end(*states_, node, at(raw(node)).n_children);
       CHECK(pool.goes_first(BlockId{i}) == goes_first,
             "a block that nothing can go on from is kept, or another is not");
     }

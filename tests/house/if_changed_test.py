@@ -12,7 +12,7 @@ SCRIPT = pathlib.Path(sys.argv[1], "tests/house/if_changed.py").resolve()
 def main():
     with tempfile.TemporaryDirectory() as folder:
         root, runs = pathlib.Path(folder, "tree"), pathlib.Path(folder, "runs")
-        for name in ("src/kernels/linear.cc", "src/server/routes/service.cc", "tests/parity/a_test.cc", "README.md"):
+        for name in ("src/kernels/linear.cc", "src/server/routes/front_door.cc", "tests/parity/a_test.cc", "README.md"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(name)
         runs.write_text("")
@@ -34,7 +34,7 @@ def main():
         assert not run(), "what passed does not"
         assert run(IBID_ALL="1") and not run()
         change("README.md")
-        change("src/server/routes/service.cc")
+        change("src/server/routes/front_door.cc")
         assert not run(), "what it cannot see does not count"
         change("src/kernels/linear.cc")
         assert run() and not run()
@@ -47,7 +47,7 @@ def main():
         (bare / "sh").symlink_to("/bin/sh")
         assert run("sanitized", PATH=str(bare)), "without git or a compiler cache"
         assert run("sanitized") and not run("sanitized"), "each suite passes for itself"
-        change("src/server/routes/service.cc")
+        change("src/server/routes/front_door.cc")
         assert run("sanitized") and not run()
     print("7 kinds of changes")
 

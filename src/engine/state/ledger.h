@@ -11,7 +11,7 @@ namespace ibid {
 
 enum class Phase : uint8_t {
   kQueue,      // until its first step; a further choice of a request: until the first one has computed the prompt
-  kPrefill,    // its tokens' part of forward passes, as long as they are the prompt's; a further choice has none
+  kPrefill,    // its part, by tokens, of forward passes over the prompt; a further choice has none
   kDecode,     // the same of its answer
   kSampling,   // its rows' part of scoring, drawing and verifying
   kOthers,     // the rest of its steps, which is others' work and bookkeeping, and steps without it while it ran
