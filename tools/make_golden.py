@@ -15,9 +15,14 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
-                          Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
+from transformers import (Dots1Config, Dots1ForCausalLM, Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM,
+                          Gemma3ForCausalLM, Gemma3TextConfig, Glm4MoeConfig, Glm4MoeForCausalLM, GraniteMoeConfig,
+                          GraniteMoeForCausalLM, HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HYV3Config,
+                          HYV3ForCausalLM, LlamaConfig, LlamaForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM,
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig,
+                          OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
+                          Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 
 ROOT = Path(__file__).resolve().parent.parent / "tests" / "golden"
 VOCABULARY = 80
@@ -61,7 +66,46 @@ MODELS = {
         rope_parameters={"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0),
                          "sliding_attention": dict(rope_type="default", rope_theta=10000.0)})),
         Gemma3ForCausalLM, {"": 24}),
+    "qwen3moe": (Qwen3MoeConfig(**base(
+        num_hidden_layers=3, head_dim=16, intermediate_size=48, moe_intermediate_size=24, num_experts=10,
+        num_experts_per_tok=3, norm_topk_prob=True, mlp_only_layers=[1])), Qwen3MoeForCausalLM, {"": 24}),
+    "qwen2moe": (Qwen2MoeConfig(**base(
+        moe_intermediate_size=24, shared_expert_intermediate_size=40, num_experts=9, num_experts_per_tok=4)),
+        Qwen2MoeForCausalLM, {"": 24}),
+    "mixtral": (MixtralConfig(**base(intermediate_size=40, num_local_experts=5, num_experts_per_tok=2)),
+                MixtralForCausalLM, {"": 24}),
+    "olmoe": (OlmoeConfig(**base(intermediate_size=24, num_experts=10, num_experts_per_tok=3)), OlmoeForCausalLM,
+              {"": 24}),
+    "granitemoe": (GraniteMoeConfig(**base(
+        intermediate_size=24, num_local_experts=10, num_experts_per_tok=3, embedding_multiplier=3.0,
+        residual_multiplier=0.6, attention_multiplier=0.2, logits_scaling=2.5, tie_word_embeddings=True)),
+        GraniteMoeForCausalLM, {"": 24}),
+    "glm4moe": (Glm4MoeConfig(**base(
+        num_hidden_layers=3, head_dim=16, moe_intermediate_size=24, n_routed_experts=12, num_experts_per_tok=3,
+        n_shared_experts=1, first_k_dense_replace=1, attention_bias=True, use_qk_norm=True, n_group=4, topk_group=2,
+        routed_scaling_factor=2.5)), Glm4MoeForCausalLM, {"": 24}),
+    "dots1": (Dots1Config(**base(
+        num_hidden_layers=3, head_dim=16, moe_intermediate_size=24, n_routed_experts=10, num_experts_per_tok=3,
+        n_shared_experts=2, first_k_dense_replace=1, n_group=1, topk_group=1, routed_scaling_factor=2.5,
+        norm_topk_prob=True)), Dots1ForCausalLM, {"": 24}),
+    "minimax_m2": (MiniMaxM2Config(**base(
+        head_dim=16, intermediate_size=24, num_local_experts=10, num_experts_per_tok=3, rotary_dim=8)),
+        MiniMaxM2ForCausalLM, {"": 24}),
+    "ernie4_5_moe": (Ernie4_5_MoeConfig(**base(
+        num_hidden_layers=3, head_dim=16, moe_intermediate_size=24, moe_num_experts=10, moe_k=3,
+        moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=-1, moe_layer_interval=1)),
+        Ernie4_5_MoeForCausalLM, {"": 24}),
+    "hunyuan_moe": (HunYuanMoEV1Config(**base(
+        head_dim=16, intermediate_size=24, num_experts=10, moe_topk=3, rope_parameters=dict(
+            rope_type="dynamic", rope_theta=10000.0, alpha=1000.0, factor=1.0))), HunYuanMoEV1ForCausalLM, {"": 24}),
+    "hy_v3": (HYV3Config(**base(
+        num_hidden_layers=3, head_dim=16, moe_intermediate_size=24, num_experts=10, num_experts_per_tok=3,
+        num_shared_experts=2, first_k_dense_replace=1, router_scaling_factor=2.8)), HYV3ForCausalLM, {"": 24}),
 }
+
+
+# Where the seed of the name gives a choice of experts that rounding could turn.
+SEEDS = {"qwen3moe": 1}
 
 
 def randomise(model, seed):
@@ -70,15 +114,44 @@ def randomise(model, seed):
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=g)
-            if name.endswith("norm.weight"):
+            if name.endswith("e_score_correction_bias"):  # ernie's, beside scores that add up to 1
+                p.copy_(0.1 * noise)
+            elif name.endswith("norm.weight"):
                 centre = 0.0 if "gemma" in model.config.model_type else 1.0
                 p.copy_(centre + 0.2 * noise)
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
             elif "embed" in name:
                 p.copy_(0.6 * noise)
+            elif p.dim() == 3:  # of experts: [E, outputs, inputs]
+                p.copy_(1.3 * noise / p.shape[2] ** 0.5)
+            elif is_router(name):
+                p.copy_(3.0 * noise / p.shape[1] ** 0.5)
             else:
                 p.copy_(1.3 * noise / p.shape[1] ** 0.5)
+        for name, b in sorted(model.named_buffers()):
+            if name.endswith("e_score_correction_bias"):
+                b.copy_(0.15 * torch.randn(b.shape, generator=g))
+
+
+def is_router(name):
+    return name.endswith((".gate.weight", ".gate.wg.weight", ".router.weight", ".shared_expert_gate.weight"))
+
+
+def check_margin(p, mlp, router, output):
+    """A choice of experts that hangs on rounding would be no test: the last one that is used must stand out from the
+    first one that is not."""
+    logits, _, chosen = output
+    bias = [b for m in (router, mlp) for b in (*m.named_buffers(), *m.named_parameters())
+            if b[0].endswith("e_score_correction_bias")]
+    scores = logits.softmax(1) if type(mlp).__name__.startswith("Ernie") else logits.sigmoid()
+    values = scores + bias[0][1] if bias else logits
+    used = torch.zeros_like(values, dtype=torch.bool).scatter_(1, chosen, True)
+    if getattr(router, "num_group", 1) > 1:
+        return  # the best of those that groups leave out may be better
+    margin = (values.masked_fill(~used, torch.inf).amin(1) - values.masked_fill(used, -torch.inf).amax(1)).min()
+    if margin < 1e-4:
+        sys.exit(f"make_golden: {p}router chooses by a margin of {margin}; change the seed")
 
 
 class Recorder:
@@ -86,7 +159,7 @@ class Recorder:
         self.model, self.out, self.handles = model, {}, []
         self.gemma = "gemma" in model.config.model_type
         inner = model.model
-        self.on(inner.embed_tokens, "embed")
+        self.on(inner.embed_tokens, "embed", lambda o: o * getattr(model.config, "embedding_multiplier", 1))
         for i, layer in enumerate(inner.layers):
             self.layer(i, layer)
         self.on(inner.norm, "final_norm")
@@ -123,7 +196,10 @@ class Recorder:
             self.on(layer.post_feedforward_layernorm, p + "post_ffn_norm")
         else:
             self.on(layer.post_attention_layernorm, p + "ffn_norm")
-        mlp = layer.mlp
+        self.on(layer, p + "output", lambda o: o[0] if isinstance(o, tuple) else o)
+        mlp = layer.mlp if hasattr(layer, "mlp") else layer.block_sparse_moe
+        if hasattr(mlp, "experts"):
+            return self.experts(p, mlp)
         if hasattr(mlp, "gate_up_proj"):
             self.on(mlp.gate_up_proj, p + "gate", lambda o: o.chunk(2, dim=-1)[0])
             self.on(mlp.gate_up_proj, p + "up", lambda o: o.chunk(2, dim=-1)[1])
@@ -133,7 +209,20 @@ class Recorder:
         self.handles.append(
             mlp.down_proj.register_forward_pre_hook(lambda m, args: self.put(p + "gated", args[0])))
         self.on(mlp.down_proj, p + "ffn_out")
-        self.on(layer, p + "output", lambda o: o[0] if isinstance(o, tuple) else o)
+
+    def experts(self, p, mlp):
+        router = mlp.router if hasattr(mlp, "router") else mlp.gate
+        self.on(router, p + "router", lambda o: o[0][None])
+        self.handles.append(router.register_forward_hook(lambda m, a, o: check_margin(p, mlp, m, o)))
+        self.on(mlp, p + "ffn_out", lambda o: o[0] if isinstance(o, tuple) else o)
+        if hasattr(mlp, "shared_expert"):
+            shared = {}
+            self.handles.append(mlp.shared_expert.register_forward_hook(lambda m, a, o: shared.update(out=o)))
+            self.handles.append(mlp.shared_expert_gate.register_forward_hook(
+                lambda m, a, o: self.put(p + "shared_out", (torch.sigmoid(o) * shared["out"])[None])))
+        for name in ("shared_experts", "shared_mlp"):
+            if hasattr(mlp, name):
+                self.on(getattr(mlp, name), p + "shared_out", lambda o: o.reshape(1, -1, o.shape[-1]))
 
     def close(self):
         for handle in self.handles:
@@ -141,11 +230,23 @@ class Recorder:
         self.restore()
 
 
+def greedy(model, tokens, n=16):
+    """The tokens that follow, each the likeliest."""
+    for _ in range(n):
+        with torch.no_grad():
+            logits = model(tokens[None, :], use_cache=False).logits[0, -1]
+        first, second = logits.topk(2).values
+        if first - second < 1e-3:
+            sys.exit("make_golden: two tokens are equally likely; change the seed")
+        tokens = torch.cat([tokens, logits.argmax()[None]])
+    return tokens[-n:].to(torch.int32)
+
+
 def make(name):
     config, cls, lengths = MODELS[name]
     config._attn_implementation = "eager"
     model = cls(config).to(torch.float32).eval()
-    randomise(model, seed=sum(name.encode()))
+    randomise(model, seed=SEEDS.get(name, sum(name.encode())))
     folder = ROOT / name
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
@@ -158,6 +259,8 @@ def make(name):
             model(tokens[None, :], use_cache=False)
         recorder.close()
         out = {**recorder.out, "tokens": tokens.to(torch.int32)}
+        if any(key.endswith(".router") for key in out):
+            out["greedy"] = greedy(model, tokens)
         path = ROOT / f"{name}{suffix}.safetensors"
         save_file(out, path, metadata={"torch": torch.__version__, "transformers": transformers.__version__})
         print(f"{path.relative_to(ROOT)}: {len(out)} tensors, {path.stat().st_size} bytes; "

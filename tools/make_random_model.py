@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes a model of a real shape with random weights, to measure speed with: tools/make_random_model.py SHAPE OUT.gguf
 
-SHAPE is 135m, 1b or 8b (llama-3's architecture: grouped heads, RoPE, SwiGLU); --type f16 (default) or q8_0. The vocabulary
+SHAPE is 135m, 1b or 8b (llama-3's architecture: grouped heads, RoPE, SwiGLU) or 30b-a3b (qwen3moe's: 128 experts of
+which a token uses 8); --type f16 (default) or q8_0; --layers N: fewer of them. The vocabulary
 is a byte-level BPE of single bytes, pairs and triples, so that any text can be tokenised; its answers are noise.
 Speed does not depend on the numbers, so layers of the same shape have the same ones. Needs the packages gguf and numpy.
 `ibid quantize` makes the other types of it.
@@ -16,22 +17,32 @@ SHAPES = {
     "135m": (30, 576, 1536, 9, 3, 49152, False, 1e5),
     "1b": (16, 2048, 8192, 32, 8, 128256, False, 5e5),
     "8b": (32, 4096, 14336, 32, 8, 128256, True, 5e5),
+    "30b-a3b": (48, 2048, 768, 32, 4, 151936, True, 1e6),
 }
+EXPERTS = {"30b-a3b": (128, 8)}  # and how many of them a token uses; they are as wide as feed-forward says
+HEAD_LEN = {"30b-a3b": 128}  # else width / heads
 CONTEXT = 131072
 
 
-def matrices(shape: str) -> dict[str, tuple[int, int]]:
-    """Outputs and inputs of each matrix, by its name in the file."""
-    n_layers, width, ffn, heads, kv_heads, vocab, has_output, _ = SHAPES[shape]
-    kv = width // heads * kv_heads
-    out = {"token_embd.weight": (vocab, width)}
+def head_len(shape: str) -> int:
+    return HEAD_LEN.get(shape, SHAPES[shape][1] // SHAPES[shape][3])
+
+
+def matrices(shape: str, n_layers: int) -> dict[str, tuple[int, ...]]:
+    """Outputs and inputs of each matrix, by its name in the file; of experts their number first."""
+    _, width, ffn, heads, kv_heads, vocab, has_output, _ = SHAPES[shape]
+    q, kv = head_len(shape) * heads, head_len(shape) * kv_heads
+    gate, down = {f"ffn_{name}": (ffn, width) for name in ("gate", "up")}, {"ffn_down": (width, ffn)}
+    if shape in EXPERTS:
+        n = EXPERTS[shape][0]
+        gate = {"ffn_gate_inp": (n, width)} | {f"{name}_exps": (n, *size) for name, size in gate.items()}
+        down = {"ffn_down_exps": (n, width, ffn)}
+    layer = {"attn_q": (q, width), "attn_k": (kv, width), "attn_v": (kv, width), "attn_output": (width, q)}
+    out: dict[str, tuple[int, ...]] = {"token_embd.weight": (vocab, width)}
     if has_output:
         out["output.weight"] = (vocab, width)
     for i in range(n_layers):
-        for name, size in (
-            ("attn_q", (width, width)), ("attn_k", (kv, width)), ("attn_v", (kv, width)), ("attn_output", (width, width)),
-            ("ffn_gate", (ffn, width)), ("ffn_up", (ffn, width)), ("ffn_down", (width, ffn)),
-        ):  # fmt: skip
+        for name, size in (layer | gate | down).items():
             out[f"blk.{i}.{name}.weight"] = size
     return out
 
@@ -51,13 +62,14 @@ def vocabulary(size: int) -> tuple[list[str], list[str]]:
     return tokens + ["<|begin_of_text|>", "<|end_of_text|>"], merges
 
 
-def write(shape: str, dtype: str, out: Path) -> None:
+def write(shape: str, dtype: str, out: Path, layers: int | None) -> None:
     import gguf
     import numpy as np
 
     n_layers, width, ffn, heads, kv_heads, vocab, _, base = SHAPES[shape]
+    n_layers = layers or n_layers
     partial = out.with_name(out.name + f".{os.getpid()}.part")
-    w = gguf.GGUFWriter(str(partial), "llama")
+    w = gguf.GGUFWriter(str(partial), "qwen3moe" if shape in EXPERTS else "llama")
     w.add_name(f"random {shape}")
     w.add_context_length(CONTEXT)
     w.add_embedding_length(width)
@@ -65,7 +77,13 @@ def write(shape: str, dtype: str, out: Path) -> None:
     w.add_feed_forward_length(ffn)
     w.add_head_count(heads)
     w.add_head_count_kv(kv_heads)
-    w.add_rope_dimension_count(width // heads)
+    w.add_rope_dimension_count(head_len(shape))
+    if shape in EXPERTS:
+        w.add_key_length(head_len(shape))
+        w.add_value_length(head_len(shape))
+        w.add_expert_count(EXPERTS[shape][0])
+        w.add_expert_used_count(EXPERTS[shape][1])
+        w.add_expert_feed_forward_length(ffn)
     w.add_rope_freq_base(base)
     w.add_layer_norm_rms_eps(1e-5)
     w.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if dtype == "f16" else gguf.LlamaFileType.MOSTLY_Q8_0)
@@ -80,23 +98,29 @@ def write(shape: str, dtype: str, out: Path) -> None:
     w.add_eos_token_id(vocab - 1)
 
     random = np.random.default_rng(1)
-    made: dict[tuple[int, int], object] = {}
+    made: dict[tuple[int, ...], object] = {}
     quant = gguf.GGMLQuantizationType.Q8_0
 
-    def numbers(size: tuple[int, int]):
+    def numbers(size: tuple[int, ...]):
         if size not in made:
-            n, k = size
+            *outer, k = size
+            n = int(np.prod(outer))
             rows = random.standard_normal((min(n, 1024), k), dtype=np.float32) * np.float32(k**-0.5)
             block = rows.astype(np.float16) if dtype == "f16" else gguf.quants.quantize(rows, quant)
-            made[size] = np.resize(block, (n, block.shape[1]))  # its rows again and again
+            made[size] = np.resize(block, (n, block.shape[1])).reshape(*outer, block.shape[1])  # its rows again and again
         return made[size]
 
-    for name, size in matrices(shape).items():
+    for name, size in matrices(shape, n_layers).items():
+        if "ffn_gate_inp" in name:
+            w.add_tensor(name, random.standard_normal(size, dtype=np.float32) * np.float32(size[1] ** -0.5))
+            continue
         w.add_tensor(name, numbers(size), raw_dtype=None if dtype == "f16" else quant)
     ones = np.ones(width, dtype=np.float32)
     for i in range(n_layers):
         w.add_tensor(f"blk.{i}.attn_norm.weight", ones)
         w.add_tensor(f"blk.{i}.ffn_norm.weight", ones)
+        for name in ("attn_q_norm", "attn_k_norm") if shape in EXPERTS else ():
+            w.add_tensor(f"blk.{i}.{name}.weight", ones[: head_len(shape)])
     w.add_tensor("output_norm.weight", ones)
     w.write_header_to_file()
     w.write_kv_data_to_file()
@@ -110,8 +134,9 @@ def main() -> int:
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("out", type=Path)
     parser.add_argument("--type", choices=("f16", "q8_0"), default="f16")
+    parser.add_argument("--layers", type=int)
     args = parser.parse_args()
-    write(args.shape, args.type, args.out)
+    write(args.shape, args.type, args.out, args.layers)
     return 0
 
 

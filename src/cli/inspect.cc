@@ -46,6 +46,25 @@ std::string of_layers(const ModelConfig& c, int64_t LayerConfig::*size) {
   return a == b ? fmt::format("{}", a) : fmt::format("{} to {}", a, b);
 }
 
+std::string router_text(const Router& r) {
+  std::string out = r.score == RouterScore::kSigmoid         ? "sigmoid"
+                    : r.score == RouterScore::kChosenSoftmax ? "softmax of the chosen"
+                                                             : "softmax";
+  if (r.n_groups > 1) out += fmt::format(", {} of {} groups", r.groups_used, r.n_groups);
+  if (r.normalises) out += ", normalised";
+  if (r.scale != 1) out += fmt::format(", times {}", r.scale);
+  return out;
+}
+
+void print_experts(const ModelConfig& c) {
+  const LayerConfig* of = c.first_with_experts();
+  if (of == nullptr) return;
+  const auto n = std::ranges::count_if(c.layers, [](const LayerConfig& l) { return l.n_experts > 0; });
+  line("experts", "{} of {} wide, {} for each token, in {} layers{}", of->n_experts, of->expert_len, of->n_experts_used,
+       n, of->ffn_len > 0 ? fmt::format("; shared ones, {} wide", of->ffn_len) : "");
+  line("router", "{}{}", router_text(c.router), c.router_bias ? ", chosen with a bias" : "");
+}
+
 void print_config(const ModelConfig& c) {
   line("architecture", "{}", c.architecture);
   line("layers", "{}, {} wide, feed-forward {}", c.n_layers, c.width, of_layers(c, &LayerConfig::ffn_len));
@@ -61,8 +80,13 @@ void print_config(const ModelConfig& c) {
     line("rope", "base {}, {} pairs, {}{}", r.base, r.n_pairs, r.interleaved ? "interleaved" : "halves",
          r.scaling == RopeScaling::kNone ? "" : fmt::format(", {} scaling", rope_scaling_name(r.scaling)));
   }
+  print_experts(c);
   line("context", "{} tokens", c.trained_context_len);
-  line("parameters", "{:.1f} million", static_cast<double>(c.n_parameters()) / 1e6);
+  const std::string used =
+      c.first_with_experts() == nullptr
+          ? ""
+          : fmt::format(", {:.1f} used by a token", static_cast<double>(c.n_parameters_used()) / 1e6);
+  line("parameters", "{:.1f} million{}", static_cast<double>(c.n_parameters()) / 1e6, used);
   if (c.n_labels > 0) line("head", "scores {} labels", c.n_labels);
   if (c.is_encoder()) return line("cache", "none: an encoder");
   std::vector<KvGeometry> layers;

@@ -168,9 +168,11 @@ int plan(const PlanOptions& options) {
   auto speed = predict_speed(*sized, n_streams, depth);
   if (!speed) return fail(speed.error());
   const MemoryUse& use = sized->model->memory();
+  const ModelConfig& config = sized->model->config();
+  const double share = static_cast<double>(config.n_parameters_used()) / static_cast<double>(config.n_parameters());
   std::printf("prefill: %.0f tokens/s\n", speed->prefill);
   std::printf("decode, 1 stream: %.1f tokens/s (%.1f GB/s of weights)\n", speed->one,
-              speed->one * static_cast<double>(use.repacked_bytes) / 1e9);
+              speed->one * share * static_cast<double>(use.repacked_bytes) / 1e9);
   std::printf("decode, %d streams of %d tokens: %.1f tokens/s, %.1f each\n", n_streams, depth, speed->streams,
               speed->streams / n_streams);
   if (!serve.spec.by_lookup) return kOk;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <unordered_set>
 #include <utility>
@@ -44,7 +45,7 @@ class Reader {
  public:
   explicit Reader(MappedFile file) : file_(std::move(file)), in_(file_.bytes()) {}
 
-  Result<ModelFile> read() {
+  Result<ModelFile::Parts> read() {
     TRY(read_header());
     for (uint64_t i = 0; i < n_keys_; ++i) TRY(read_key(i));
     TRY(check_keys());
@@ -57,7 +58,7 @@ class Reader {
     parts.files.push_back(std::move(file_));
     parts.tensors = std::move(tensors_);
     parts.metadata = std::move(metadata_);
-    return ModelFile(std::move(parts));
+    return parts;
   }
 
  private:
@@ -262,15 +263,6 @@ class Reader {
       }
       alignment_ = static_cast<uint64_t>(*value);
     }
-    if (auto it = metadata_.find("split.count"); it != metadata_.end()) {
-      const int64_t* value = std::get_if<int64_t>(&it->second);
-      if (value == nullptr || *value > 1) {
-        return unsupported(file_.path() +
-                               ": one of several files of a split model (split.count); merge them first "
-                               "(llama-gguf-split --merge)",
-                           "split.count");
-      }
-    }
     return {};
   }
 
@@ -378,9 +370,103 @@ class Reader {
 
 }  // namespace
 
-Result<ModelFile> read_gguf(MappedFile file) { return Reader(std::move(file)).read(); }
+namespace {
+
+constexpr size_t kMostSplits = 4096;
+
+// "-00001-of-00003.gguf"; the place of the digits of both.
+constexpr std::string_view kSplitForm = "-#####-of-#####.gguf";
+bool is_split_name(std::string_view name) {
+  if (name.size() <= kSplitForm.size()) return false;
+  name.remove_prefix(name.size() - kSplitForm.size());
+  for (size_t i = 0; i < kSplitForm.size(); ++i) {
+    if (kSplitForm[i] == '#' ? name[i] < '0' || name[i] > '9' : name[i] != kSplitForm[i]) return false;
+  }
+  return true;
+}
+
+Result<int64_t> split_number(const ModelFile::Parts& parts, std::string_view key, int64_t missing) {
+  const auto it = parts.metadata.find(key);
+  if (it == parts.metadata.end()) return missing;
+  if (const int64_t* value = std::get_if<int64_t>(&it->second); value != nullptr && *value >= 0) return *value;
+  return invalid(parts.path + ": key " + in_quotes(key) + " is no count", std::string(key));
+}
+
+// Takes the tensors of file `i` of `n`.
+Status join(ModelFile::Parts& all, ModelFile::Parts part, size_t i, size_t n) {
+  ASSIGN_OR_RETURN(const int64_t no, split_number(part, "split.no", 0));
+  ASSIGN_OR_RETURN(const int64_t count, split_number(part, "split.count", 1));
+  if (no != static_cast<int64_t>(i) || count != static_cast<int64_t>(n)) {
+    return invalid(part.path + " is file " + std::to_string(no + 1) + " of " + std::to_string(count) +
+                       " of a split model, and its name says " + std::to_string(i + 1) + " of " + std::to_string(n),
+                   part.path);
+  }
+  std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(all.tensors));
+  std::move(part.files.begin(), part.files.end(), std::back_inserter(all.files));
+  return {};
+}
+
+Result<ModelFile> open_split(const std::vector<std::string>& paths) {
+  ModelFile::Parts all;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    Result<MappedFile> file = MappedFile::open(paths[i]);
+    if (!file) {
+      return not_found(paths[i] + " cannot be opened, one of the " + std::to_string(paths.size()) +
+                           " files of a split model: " + file.error().message,
+                       paths[i]);
+    }
+    ASSIGN_OR_RETURN(ModelFile::Parts part, Reader(std::move(file).value()).read());
+    if (i == 0) {
+      all.container = part.container;
+      all.path = part.path;
+      all.metadata = part.metadata;
+    }
+    TRY(join(all, std::move(part), i, paths.size()));
+  }
+  std::unordered_set<std::string_view> names;
+  for (const TensorInfo& info : all.tensors) {
+    if (names.insert(info.name).second) continue;
+    return invalid(all.path + ": tensor " + in_quotes(info.name) + " occurs in two files", all.path);
+  }
+  const auto n_tensors = static_cast<int64_t>(all.tensors.size());
+  ASSIGN_OR_RETURN(const int64_t announced, split_number(all, "split.tensors.count", n_tensors));
+  if (announced != n_tensors) {
+    return invalid(all.path + " announces " + std::to_string(announced) +
+                       " tensors in all files (split.tensors.count), " + "which have " + std::to_string(n_tensors),
+                   "split.tensors.count");
+  }
+  return ModelFile(std::move(all));
+}
+
+}  // namespace
+
+std::vector<std::string> split_files(const std::string& name) {
+  if (!is_split_name(name)) return {name};
+  const std::string stem = name.substr(0, name.size() - kSplitForm.size());
+  const std::string count = name.substr(name.size() - 10, 5);
+  const size_t n = std::stoul(count);
+  if (n < 2 || n > kMostSplits) return {name};
+  std::vector<std::string> out;
+  for (size_t i = 1; i <= n; ++i) {
+    const std::string no = std::to_string(i);
+    out.push_back(stem + "-" + std::string(5 - no.size(), '0') + no + "-of-" + count + ".gguf");
+  }
+  return out;
+}
+
+Result<ModelFile> read_gguf(MappedFile file) {
+  ASSIGN_OR_RETURN(ModelFile::Parts parts, Reader(std::move(file)).read());
+  ASSIGN_OR_RETURN(const int64_t count, split_number(parts, "split.count", 1));
+  if (count <= 1) return ModelFile(std::move(parts));
+  return unsupported(parts.path + ": one of the " + std::to_string(count) +
+                         " files of a split model (split.count), whose names end in -00001-of-0000N.gguf; name it so, "
+                         "beside the others",
+                     "split.count");
+}
 
 Result<ModelFile> open_gguf(const std::string& path) {
+  const std::vector<std::string> files = split_files(path);
+  if (files.size() > 1) return open_split(files);
   ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
   return read_gguf(std::move(file));
 }

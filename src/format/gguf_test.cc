@@ -45,6 +45,77 @@ class Gguf : public testing::Test {
   std::vector<std::vector<std::byte>> data_;
 };
 
+// A model in three files, the first of which has metadata alone, as llama.cpp's splitter can write it.
+class SplitGguf : public Gguf {
+ protected:
+  std::string path(int i) const { return folder_.path("m-0000" + std::to_string(i) + "-of-00003.gguf"); }
+  void write(int i, const std::vector<std::string>& tensors, int64_t no, int64_t count = 3, int64_t announced = 3) {
+    GgufWriter writer;
+    writer.set("split.no", MetaValue(no));
+    writer.set("split.count", MetaValue(count));
+    writer.set("split.tensors.count", MetaValue(announced));
+    if (i == 1) writer.set("general.name", MetaValue(std::string("of the first")));
+    for (const std::string& name : tensors) writer.add_tensor(name, DType::kF32, {2, 4}, data(32));
+    ASSERT_TRUE(writer.write(path(i)).ok());
+  }
+  void write_all() {
+    write(1, {}, 0);
+    write(2, {"a", "b"}, 1);
+    write(3, {"c"}, 2);
+  }
+  std::string error(int i = 1) const {
+    const Result<ModelFile> file = ModelFile::open(path(i));
+    return file ? "" : file.error().message;
+  }
+};
+
+TEST_F(SplitGguf, IsOpenedByTheNameOfAnyOfItsFiles) {
+  write_all();
+  for (int i = 1; i <= 3; ++i) {
+    const Result<ModelFile> file = ModelFile::open(path(i));
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    ASSERT_EQ(file->tensors().size(), 3u);
+    EXPECT_EQ(file->files().size(), 3u);
+    EXPECT_EQ(file->path(), path(1));
+    EXPECT_EQ(file->meta_string("general.name").value(), "of the first");
+    EXPECT_EQ(std::memcmp(file->find("a")->view.data, data_[0].data(), 32), 0);
+    EXPECT_EQ(std::memcmp(file->find("c")->view.data, data_[2].data(), 32), 0);
+    file->forget(file->find("c")->view);
+    EXPECT_EQ(std::memcmp(file->find("c")->view.data, data_[2].data(), 32), 0);
+  }
+}
+
+TEST_F(SplitGguf, IsRefusedByASentenceWhereItsFilesDisagree) {
+  write_all();
+  write(2, {"a", "b"}, 2);
+  EXPECT_NE(error().find("is file 3 of 3"), std::string::npos) << error();
+  write(2, {"a", "b"}, 1, 4);
+  EXPECT_NE(error(3).find("is file 2 of 4"), std::string::npos) << error(3);
+  write(2, {"a", "c"}, 1);
+  EXPECT_NE(error().find("occurs in two files"), std::string::npos) << error();
+  write(2, {"a"}, 1);
+  EXPECT_NE(error().find("announces 3 tensors"), std::string::npos) << error();
+  write(2, {"a", "b"}, 1);
+  EXPECT_EQ(error(), "");
+  std::filesystem::remove(path(2));
+  EXPECT_NE(error(3).find("00002-of-00003.gguf cannot be opened, one of the 3 files"), std::string::npos) << error(3);
+  write(2, {"a", "b"}, 1);
+  std::filesystem::rename(path(1), folder_.path("alone.gguf"));
+  const Result<ModelFile> alone = ModelFile::open(folder_.path("alone.gguf"));
+  EXPECT_NE(alone.error().message.find("one of the 3 files of a split model"), std::string::npos);
+}
+
+TEST(SplitNames, AreThoseWithTwoNumbersOfFiveDigits) {
+  EXPECT_EQ(
+      split_files("x/m-00002-of-00003.gguf"),
+      (std::vector<std::string>{"x/m-00001-of-00003.gguf", "x/m-00002-of-00003.gguf", "x/m-00003-of-00003.gguf"}));
+  EXPECT_EQ(split_files("m-00001-of-00012.gguf").back(), "m-00012-of-00012.gguf");
+  for (const char* name : {"m.gguf", "m-00001-of-00001.gguf", "-00001-of-00002.gguf", "m-00001-of-99999.gguf",
+                           "m-0001-of-0002.gguf", "m-00001-of-00002.bin", "m-0000a-of-00002.gguf"}) {
+    EXPECT_EQ(split_files(name), std::vector<std::string>{name});
+  }
+}
+
 TEST_F(Gguf, TensorsComeBackWithDimensionsOutermostFirst) {
   writer_.add_tensor("a", DType::kQ4_0, {3, 2, 64}, data(3 * 2 * 36));
   writer_.add_tensor("b", DType::kF32, {5}, data(20));

@@ -12,6 +12,7 @@
 #include "format/download.h"
 #include "format/fetched_file.h"
 #include "format/file_lock.h"
+#include "format/gguf.h"
 #include "format/http_client.h"
 #include "format/hub_files.h"
 #include "format/safetensors.h"
@@ -234,14 +235,17 @@ Result<int64_t> remove_hub(const HubModel& model, const std::string& cache) {
   if (!fs::is_directory(folder, error)) return not_found(model.text() + " is not on this machine", model.text());
   ASSIGN_OR_RETURN(const FileLock lock, FileLock::acquire(folder + "/.lock", [] { return false; }));
   const std::string file = file_there(model, folder);
+  const std::vector<std::string> of_model = split_files(file);
   std::vector<fs::path> files;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = fs::relative(it->path(), folder, error).generic_string();
     if (!it->is_regular_file(error) || name == ".lock") continue;
     // GGUF files of the repository are models of their own.
     const bool is_gguf = name.find(".gguf") != std::string::npos;
-    if (model.file.empty() ? !is_gguf : name == file || name == file + ".sha256" || name.starts_with(file + ".partial"))
-      files.push_back(it->path());
+    const auto is_of = [&](const std::string& f) {
+      return name == f || name == f + ".sha256" || name.starts_with(f + ".partial");
+    };
+    if (model.file.empty() ? !is_gguf : std::ranges::any_of(of_model, is_of)) files.push_back(it->path());
   }
   if (files.empty() || (!model.file.empty() && file.empty()))
     return not_found(model.text() + " is not on this machine", model.text());
@@ -276,6 +280,10 @@ Result<std::string> fetch_hub(const HubModel& model, const FetchOptions& options
     return hub_path(model, options.cache);
   }
   ASSIGN_OR_RETURN(const HubModel named, with_file(fetcher, model));
+  // The named file is there last, so that the others are there where it is.
+  for (const std::string& file : split_files(named.file)) {
+    if (file != named.file) TRY(fetcher.fetch_needed(file, "it is one of the files of a split model"));
+  }
   ASSIGN_OR_RETURN(const bool has_it, fetcher.fetch(named.file));
   if (!has_it) return not_found(named.text() + " is not there; " + gguf_choice(fetcher, model), named.text());
   return hub_path(named, options.cache);

@@ -130,7 +130,9 @@ DType wished(QuantMix mix, const MixedMatrix& m) {
   const bool is_output = m.name == "output.weight" || (m.tied_embedding && m.name == "token_embd.weight");
   if (is_output) return !is_quantised(base) || base == DType::kQ8_0 ? base : DType::kQ6_K;
   if (ends_with_part(m.name, ".attn_v.weight")) return of_values(mix, m);
-  if (ends_with_part(m.name, ".ffn_down.weight")) return of_down(mix, m);
+  for (const char* down : {".ffn_down.weight", ".ffn_down_exps.weight", ".ffn_down_shexp.weight"}) {
+    if (ends_with_part(m.name, down)) return of_down(mix, m);
+  }
   if (ends_with_part(m.name, ".attn_output.weight")) return of_attention_output(mix);
   if (ends_with_part(m.name, ".attn_qkv.weight")) return of_fused(mix);
   return base;

@@ -64,13 +64,20 @@ std::vector<Pool> pools_of(std::string_view name, const RequantiseOptions& o) {
   return {};
 }
 
+// One that a mixture has a type for: a product's, or those of all experts of a layer. A router keeps its own.
+bool is_matrix(const TensorInfo& t) {
+  const TensorView& v = t.view;
+  const bool is_router = t.name.find("ffn_gate_inp") != std::string::npos;
+  return (v.rank == 2 || (v.rank == 3 && t.name.ends_with("_exps.weight"))) && is_weight_type(v.dtype) &&
+         t.name.ends_with(".weight") && t.name.find("norm") == std::string::npos && !is_router;
+}
+
 Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied) {
   const TensorView& v = t.view;
   Plan plan{.from = &t, .dtype = v.dtype, .wished = v.dtype, .pools = pools_of(t.name, o), .dims = {}};
   plan.dims.assign(v.dim.begin(), v.dim.begin() + v.rank);
-  if (v.rank == 2 && is_weight_type(v.dtype) && t.name.ends_with(".weight") &&
-      t.name.find("norm") == std::string::npos) {
-    const MixedMatrix matrix = {t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / o.n_kv_heads), v.dim[1], tied};
+  if (is_matrix(t)) {
+    const MixedMatrix matrix = {t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / o.n_kv_heads), v.row_len(), tied};
     plan.dtype = mixed_dtype(o.mix, matrix);
     plan.wished = wished_dtype(o.mix, matrix);
   }
@@ -178,7 +185,7 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
   GgufWriter writer;
   writer.set("general.architecture", options.architecture.c_str());
   for (const auto& [key, value] : from.metadata()) {
-    if (key != "general.alignment") writer.set(key, value);
+    if (key != "general.alignment" && !key.starts_with("split.")) writer.set(key, value);
   }
   writer.set("general.file_type", MetaValue(quant_mix_file_type(options.mix)));
   writer.set("general.quantization_version", 2);
@@ -204,7 +211,7 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
     out.n_parameters += n;
     out.bytes += static_cast<uint64_t>(row_bytes(plan.dtype, plan.dims.back()) * (n / plan.dims.back()));
     out.was_quantised |= is_quantised(t.view.dtype) && !plan.is_copied;
-    if (t.view.rank == 2) ++out.matrices[plan.dtype];
+    if (t.view.rank >= 2) ++out.matrices[plan.dtype];
     if (plan.dtype != plan.wished) ++out.instead[{plan.wished, plan.dtype, plan.row_len}];
     writer.add_tensor(t.name, plan.dtype, plan.dims,
                       [&plan, &team, &from, &read](const GgufWriter::Put& put) -> Status {

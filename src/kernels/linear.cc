@@ -55,4 +55,61 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
       kNoBody, [&] { return work_of(T.value, weights); });
 }
 
+size_t linear_experts_workspace_bytes(int64_t n_rows, int64_t n_inputs) {
+  return cpu::linear_experts_workspace_bytes(n_rows, n_inputs);
+}
+
+namespace {
+
+OpWork work_of_experts(const ExpertRows& rows, std::span<const std::span<const Weight>> experts) {
+  OpWork work;
+  for (const std::span<const Weight> all : experts) {
+    for (int32_t e = 0; e < rows.n_experts; ++e) {
+      if (rows.n_rows_of(e) == 0) continue;
+      const Weight* const w = &all[static_cast<size_t>(e)];
+      const OpWork one = work_of(rows.n_rows_of(e), {&w, 1});
+      for (size_t u = 0; u < kMacUnits; ++u) work.macs[u] += one.macs[u];
+      work.bytes += one.bytes;
+    }
+    work.n_outputs += all.front().n_outputs;
+    work.n_inputs = all.front().n_inputs;
+  }
+  return work;
+}
+
+void linear_experts_reference(Stream& s, const TensorView& out, const TensorView& x, ExpertInput input,
+                              const ExpertRows& rows, std::span<const Weight> experts) {
+  s.team().parallel_for(rows.n_rows(), [&](int64_t row, int) {
+    const auto e = static_cast<size_t>(std::upper_bound(rows.first_row, rows.first_row + rows.n_experts, row) -
+                                       rows.first_row - 1);
+    const int64_t from = input == ExpertInput::kOfRow ? row : rows.token[row];
+    const TensorView y(out.row(row), DType::kF32, {1, out.row_len()}), of(x.row(from), DType::kF32, {1, x.row_len()});
+    reference::linear(y, of, experts[e], 0, experts[e].n_outputs);
+  });
+}
+
+}  // namespace
+
+void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView& x, ExpertInput input,
+                    const ExpertRows& rows, std::span<const std::span<const Weight>> experts) {
+  CHECK(out.size() == experts.size() && experts.size() <= kMaxExpertWeights, "one output for each product");
+  CHECK(rows.n_experts >= 1 && rows.n_experts <= kMaxExperts, "experts of a layer");
+  CHECK(x.dtype == DType::kF32, "activations are F32");
+  Dim T{input == ExpertInput::kOfRow ? rows.n_rows() : rows.n_tokens}, R{rows.n_rows()}, K;
+  expect(x, {&T, &K});
+  for (size_t j = 0; j < out.size(); ++j) {
+    CHECK(static_cast<int32_t>(experts[j].size()) == rows.n_experts, "a weight for each expert");
+    Dim N{experts[j].front().n_outputs};
+    expect(out[j], {&R, &N});
+    CHECK(out[j].dtype == DType::kF32, "activations are F32");
+    for (const Weight& w : experts[j]) CHECK(w.n_outputs == N.value && w.n_inputs == K.value, "shapes disagree");
+  }
+  on_device(
+      s, "linear_experts", [&] { cpu::linear_experts(s, out, x, input, rows, experts); },
+      [&] {
+        for (size_t j = 0; j < out.size(); ++j) linear_experts_reference(s, out[j], x, input, rows, experts[j]);
+      },
+      kNoBody, [&] { return work_of_experts(rows, experts); });
+}
+
 }  // namespace ibid::ops

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/ids.h"
+#include "kernels/expert_rows.h"
 #include "kernels/forward_batch.h"
 #include "kernels/paged_kv.h"
 #include "kernels/weight.h"
@@ -36,6 +37,22 @@ void layer_norm(Stream& s, const TensorView& out, const TensorView& x, const Ten
 inline constexpr size_t kMaxLinearWeights = 8;  // of one call
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights);
 size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs);
+
+// Experts (kernels/expert_rows.h). Fills `rows` from the router's logits[T, E], which become the scores.
+void route(Stream& s, const ExpertRows& rows, const TensorView& logits, const Router& router);
+// Where a row of an expert reads: x[T, K] at its token, or x[T k, K] at the row.
+enum class ExpertInput : uint8_t { kOfToken, kOfRow };
+// out[j][T k, N_j]: each row of expert e is its row of x times experts[j][e]^T, all [N_j, K]. A row has the bits that
+// ops::linear gives it, however many rows its expert has; experts without rows are not read.
+inline constexpr size_t kMaxExpertWeights = 2;  // of one call
+void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView& x, ExpertInput input,
+                    const ExpertRows& rows, std::span<const std::span<const Weight>> experts);
+size_t linear_experts_workspace_bytes(int64_t n_rows, int64_t n_inputs);
+// out[T, C] = of each token the sum of its experts' rows of y[T k, C] by their weights, in the order of
+// kernels/expert_groups.h.
+void add_experts(Stream& s, const TensorView& out, const TensorView& y, const ExpertRows& rows);
+// x[i, :] *= sigmoid(gate[i]) for gate[T, 1].
+void gate_rows(Stream& s, const TensorView& x, const TensorView& gate);
 
 // x[T, N] += bias[N].
 void add_bias(Stream& s, const TensorView& x, const TensorView& bias);

@@ -43,6 +43,20 @@ std::shared_ptr<std::byte[]> allocate(size_t bytes) {
   return {std::move(shared), p};
 }
 
+int64_t n_matrices(const TensorView& raw) { return raw.rank == 3 ? raw.dim[0] : 1; }
+int64_t tiles_of_matrix(const TensorView& raw) {
+  return (raw.dim[static_cast<size_t>(raw.rank - 2)] + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
+}
+
+// The packed form of all of `raw`, by the stream's team.
+std::shared_ptr<std::byte[]> packed_of(Stream& s, const TensorView& raw) {
+  const std::shared_ptr<std::byte[]> to = allocate(static_cast<size_t>(prepared_bytes(s, raw)));
+  const int64_t tile_bytes = packed_tile_bytes(raw.dtype, raw.row_len());
+  s.team().parallel_for(n_matrices(raw) * tiles_of_matrix(raw),
+                        [&](int64_t tile, int) { pack_tile(raw, tile, to.get() + tile * tile_bytes); });
+  return to;
+}
+
 // All but the packed form.
 Weight unpacked_weight(const Stream& s, const TensorView& raw, const KPieces& pieces) {
   CHECK(raw.rank == 2, "a weight is a matrix");
@@ -73,8 +87,13 @@ Status weight_supported(const Stream& s, DType dtype) {
 
 int64_t prepared_bytes(const Stream& s, const TensorView& raw) {
   if (s.device() != Device::kCpu) return 0;
-  const int64_t n_tiles = (raw.dim[0] + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
-  return n_tiles * packed_tile_bytes(raw.dtype, raw.dim[1]);
+  return n_matrices(raw) * tiles_of_matrix(raw) * packed_tile_bytes(raw.dtype, raw.row_len());
+}
+
+void pack_tile(const TensorView& raw, int64_t tile, std::byte* to) {
+  const int64_t n = tiles_of_matrix(raw);
+  const TensorView matrix = raw.rank == 3 ? raw.matrix(tile / n) : raw;
+  pack_tile(raw.dtype, matrix.data, raw.row_stride_bytes, matrix.dim[0], raw.row_len(), tile % n, to);
 }
 
 Weight prepare_weight(Stream& s, const TensorView& raw) {
@@ -85,15 +104,9 @@ Weight prepare_weight(Stream& s, const TensorView& raw) {
 Weight prepare_weight(Stream& s, const TensorView& raw, const KPieces& pieces) {
   Weight w = unpacked_weight(s, raw, pieces);
   if (s.device() != Device::kCpu) return w;
-  const int64_t n_tiles = (w.n_outputs + cpu::kTileOutputs - 1) / cpu::kTileOutputs;
-  const int64_t tile_bytes = packed_tile_bytes(w.dtype, w.n_inputs);
   w.packed_bytes = prepared_bytes(s, raw);
-  w.owned = allocate(static_cast<size_t>(w.packed_bytes));
+  w.owned = packed_of(s, raw);
   w.packed = w.owned.get();
-  s.team().parallel_for(n_tiles, [&](int64_t tile, int) {
-    pack_tile(w.dtype, raw.data, raw.row_stride_bytes, w.n_outputs, w.n_inputs, tile,
-              w.owned.get() + tile * tile_bytes);
-  });
   return w;
 }
 
@@ -105,6 +118,29 @@ Weight weight_of_packed(const Stream& s, const TensorView& raw, const KPieces& p
   w.packed = packed.data();
   w.packed_bytes = static_cast<int64_t>(packed.size());
   return w;
+}
+
+std::vector<Weight> prepare_weights(Stream& s, const TensorView& raw, const KPieces& pieces) {
+  CHECK(raw.rank == 3, "matrices one after the other");
+  if (s.device() != Device::kCpu) return weights_of_packed(s, raw, pieces, {});
+  const std::shared_ptr<std::byte[]> owned = packed_of(s, raw);
+  std::vector<Weight> all =
+      weights_of_packed(s, raw, pieces, {owned.get(), static_cast<size_t>(prepared_bytes(s, raw))});
+  for (Weight& w : all) w.owned = owned;
+  return all;
+}
+
+std::vector<Weight> weights_of_packed(const Stream& s, const TensorView& raw, const KPieces& pieces,
+                                      std::span<const std::byte> packed) {
+  CHECK(raw.rank == 3 && static_cast<int64_t>(packed.size()) == prepared_bytes(s, raw), "the packed form of these");
+  const size_t n_bytes = packed.size() / static_cast<size_t>(raw.dim[0]);
+  std::vector<Weight> all;
+  for (int64_t i = 0; i < raw.dim[0]; ++i) {
+    all.push_back(packed.empty() ? unpacked_weight(s, raw.matrix(i), pieces)
+                                 : weight_of_packed(s, raw.matrix(i), pieces,
+                                                    packed.subspan(static_cast<size_t>(i) * n_bytes, n_bytes)));
+  }
+  return all;
 }
 
 }  // namespace ibid

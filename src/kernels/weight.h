@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "kernels/k_pieces.h"
@@ -40,5 +41,12 @@ int64_t prepared_bytes(const Stream& s, const TensorView& raw);
 // outlive the weight.
 Weight weight_of_packed(const Stream& s, const TensorView& raw, const KPieces& pieces,
                         std::span<const std::byte> packed);
+// The E matrices [N, K] of raw[E, N, K], packed one after the other in memory that they share; each is a weight like
+// any other. prepared_bytes(raw) are those of all of them.
+std::vector<Weight> prepare_weights(Stream& s, const TensorView& raw, const KPieces& pieces);
+std::vector<Weight> weights_of_packed(const Stream& s, const TensorView& raw, const KPieces& pieces,
+                                      std::span<const std::byte> packed);
+// Tile `tile` of the packed form of raw[N, K], or of raw[E, N, K] counted through its matrices (kernels/linear.h).
+void pack_tile(const TensorView& raw, int64_t tile, std::byte* to);
 
 }  // namespace ibid

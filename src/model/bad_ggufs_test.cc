@@ -2,6 +2,7 @@
 // that nothing reads, hyper-parameters that disagree. Every case has its sentence.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "model/model.h"
@@ -52,7 +53,14 @@ const std::vector<Bad>& bad_ggufs() {
       {"values of another size", [](auto& p) { set(p, "llama.attention.value_length", int64_t{32}); }, "blk.0.attn_v"},
       {"heads of zero numbers", [](auto& p) { set(p, "llama.attention.key_length", int64_t{0}); }, "head size"},
       {"a wrong vocabulary size", [](auto& p) { set(p, "llama.vocab_size", int64_t{97}); }, "97"},
-      {"experts", [](auto& p) { set(p, "llama.expert_count", int64_t{8}); }, "experts"},
+      {"experts without routers",
+       [](auto& p) {
+         set(p, "llama.expert_count", int64_t{8});
+         set(p, "llama.expert_used_count", int64_t{2});
+       },
+       "no router"},
+      {"experts, and not how many are used", [](auto& p) { set(p, "llama.expert_count", int64_t{8}); },
+       "expert_used_count"},
       {"an odd rotated part", [](auto& p) { set(p, "llama.rope.dimension_count", int64_t{7}); }, "rotates"},
       {"more rotated than there is", [](auto& p) { set(p, "llama.rope.dimension_count", int64_t{32}); }, "rotates"},
       {"an unknown scaling", [](auto& p) { set(p, "llama.rope.scaling.type", std::string("dynamic")); }, "dynamic"},
@@ -147,6 +155,65 @@ const std::vector<Bad>& bad_ggufs() {
        "rope_freqs.weight"},
   };
   return cases;
+}
+
+// Of qwen3moe: ten experts of 64, three for a token.
+const std::vector<Bad>& bad_experts() {
+  static const std::vector<Bad> cases = {
+      {"more used than there are", [](auto& p) { set(p, "qwen3moe.expert_used_count", int64_t{11}); }, "1 to 10"},
+      {"none used", [](auto& p) { set(p, "qwen3moe.expert_used_count", int64_t{0}); }, "that a token uses"},
+      {"minus one used", [](auto& p) { set(p, "qwen3moe.expert_used_count", int64_t{-1}); }, "that a token uses"},
+      {"zero experts", [](auto& p) { set(p, "qwen3moe.expert_count", int64_t{0}); }, "0 experts"},
+      {"2^40 experts", [](auto& p) { set(p, "qwen3moe.expert_count", int64_t{1} << 40); }, "1 to 1024"},
+      {"no count of experts", [](auto& p) { p.metadata.erase("qwen3moe.expert_count"); }, "expert_count"},
+      {"experts as text", [](auto& p) { set(p, "qwen3moe.expert_count", std::string("10")); }, "expert_count"},
+      {"fewer experts than the tensors have", [](auto& p) { set(p, "qwen3moe.expert_count", int64_t{9}); }, "[10, 96]"},
+      {"zero width", [](auto& p) { set(p, "qwen3moe.expert_feed_forward_length", int64_t{0}); }, "width of an expert"},
+      {"another width", [](auto& p) { set(p, "qwen3moe.expert_feed_forward_length", int64_t{32}); }, "[10, 64, 96]"},
+      {"a width of 2^50", [](auto& p) { set(p, "qwen3moe.expert_feed_forward_length", int64_t{1} << 50); },
+       "width of an expert"},
+      {"shared ones that are not there", [](auto& p) { set(p, "qwen3moe.expert_shared_count", int64_t{1}); },
+       "ffn_gate_shexp"},
+      {"2^62 shared ones", [](auto& p) { set(p, "qwen3moe.expert_shared_count", int64_t{1} << 62); }, "shared experts"},
+      {"a shared width of minus one",
+       [](auto& p) { set(p, "qwen3moe.expert_shared_feed_forward_length", int64_t{-1}); }, "shared experts"},
+      {"an unknown score", [](auto& p) { set(p, "qwen3moe.expert_gating_func", int64_t{4}); }, "scores by function 4"},
+      {"a score of 2^40", [](auto& p) { set(p, "qwen3moe.expert_gating_func", int64_t{1} << 40); },
+       "scores by function"},
+      {"groups of different sizes", [](auto& p) { set(p, "qwen3moe.expert_group_count", int64_t{3}); }, "equal groups"},
+      {"no groups", [](auto& p) { set(p, "qwen3moe.expert_group_count", int64_t{0}); }, "expert_group_count"},
+      {"more groups used than there are", [](auto& p) { set(p, "qwen3moe.expert_group_used_count", int64_t{2}); },
+       "groups of experts that a token uses"},
+      {"groups with too few experts", [](auto& p) { set(p, "qwen3moe.expert_group_count", int64_t{5}); },
+       "a token uses 3 experts"},
+      {"a negative scale", [](auto& p) { set(p, "qwen3moe.expert_weights_scale", -1.0); }, "scale of experts"},
+      {"a scale that is no number", [](auto& p) { set(p, "qwen3moe.expert_weights_scale", std::nan("")); },
+       "scale of experts"},
+      {"no router in a layer", [](auto& p) { drop(p, "blk.2.ffn_gate_inp.weight"); }, "blk.2.ffn_gate.weight"},
+      {"no experts in a layer", [](auto& p) { drop(p, "blk.2.ffn_up_exps.weight"); }, "blk.2.ffn_up_exps.weight"},
+      {"experts that are a matrix",
+       [](auto& p) { tensor(p, "blk.0.ffn_up_exps.weight").view = tensor(p, "blk.0.attn_q.weight").view; }, "[96, 96]"},
+      {"a router of integers", [](auto& p) { tensor(p, "blk.0.ffn_gate_inp.weight").view.dtype = DType::kI32; }, "I32"},
+      {"experts of integers", [](auto& p) { tensor(p, "blk.0.ffn_down_exps.weight").view.dtype = DType::kI32; }, "I32"},
+      {"a bias of the choice of another length",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "output_norm.weight");
+         extra.name = "blk.0.exp_probs_b.bias";
+         p.tensors.push_back(extra);
+       },
+       "exp_probs_b"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadGgufWithExpertsIsRefusedByASentence) {
+  EXPECT_EQ(load_error(tiny_parts({.architecture = "qwen3moe"})), "");
+  for (const Bad& bad : bad_experts()) {
+    ModelFile::Parts parts = tiny_parts({.architecture = "qwen3moe"});
+    bad.change(parts);
+    const std::string error = load_error(std::move(parts));
+    EXPECT_NE(error.find(bad.says), std::string::npos) << bad.what << ": " << error;
+  }
 }
 
 TEST(ModelConfig, EveryBadGgufIsRefusedByASentence) {

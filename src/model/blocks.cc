@@ -27,6 +27,13 @@ void rotate_heads(const Pass& p, const TensorView& x, const LayerConfig& layer) 
   ops::rope(p.s, x, static_cast<int>(layer.key_len), p.ropes[r].op(), p.t.cos_sin[r]);
 }
 
+// Norms of heads and rotation, in the model's order.
+void turn_heads(const Pass& p, const TensorView& x, const TensorView& norm, const LayerConfig& layer) {
+  if (!p.config.qk_norm_after_rope) norm_heads(p, x, norm);
+  rotate_heads(p, x, layer);
+  if (p.config.qk_norm_after_rope) norm_heads(p, x, norm);
+}
+
 void project_each(const Pass& p, std::span<const Projections::Projection> all, const TensorView& x) {
   std::array<TensorView, kMaxLinears> out;
   std::array<const Linear*, kMaxLinears> linears;
@@ -84,6 +91,7 @@ void logits_head(Pass& p, const VocabularyWeights& w) {
   if (p.hidden.of_rows != nullptr) *p.hidden.of_rows = p.t.h;
   p.seen("final_norm", -1, p.t.h);
   project(p, w.output, p.logits, p.t.h);
+  if (p.config.logit_scale != 1) ops::scale(p.s, p.logits, p.config.logit_scale);
   if (p.config.logit_soft_cap != 0) ops::soft_cap(p.s, p.logits, p.config.logit_soft_cap);
   p.seen("logits", -1, p.logits);
 }
@@ -114,8 +122,10 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
                  l));
   }
   if (c.qk_norm) {
-    TRY(w.vector(out.q_norm, "blk.{}.attn_q_norm.weight", l, layer.key_len, c.norm_offset));
-    if (owns_cache) TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, layer.key_len, c.norm_offset));
+    const int64_t q_len = c.qk_norm_whole ? layer.q_len() : layer.key_len;
+    const int64_t k_len = c.qk_norm_whole ? layer.k_len() : layer.key_len;
+    TRY(w.vector(out.q_norm, "blk.{}.attn_q_norm.weight", l, q_len, c.norm_offset));
+    if (owns_cache) TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, k_len, c.norm_offset));
   }
   return w.linear(out.output,
                   {.name = "blk.{}.attn_output",
@@ -136,13 +146,11 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
   const std::span<const Projections::Projection> qkv = w.qkv.all;
   project_each(p, has_queries || qkv.size() == 1 ? qkv : qkv.subspan(1), x);
   if (has_queries) {
-    norm_heads(p, t.q, w.q_norm);
-    rotate_heads(p, t.q, layer);
+    turn_heads(p, t.q, w.q_norm, layer);
     p.seen("q", l, t.q);
   }
   if (owns_cache) {
-    norm_heads(p, t.k, w.k_norm);
-    rotate_heads(p, t.k, layer);
+    turn_heads(p, t.k, w.k_norm, layer);
     p.seen("k", l, t.k);
     p.seen("v", l, t.v);
     ops::store_kv(p.s, kv, t.k, t.v, p.batch);
@@ -171,21 +179,30 @@ bool keep_wanted_rows(Pass& p, int l) {
   return true;
 }
 
+namespace {
+
+Status load_projection(WeightLoader& w, const ModelConfig& c, int64_t l, TensorView Scratch::*to, std::string_view name,
+                       int64_t n_outputs, Projections& out) {
+  Projections::Projection& projection = out.all.emplace_back();
+  projection.out = to;
+  return w.linear(projection.linear, {.name = name, .n_outputs = n_outputs, .n_inputs = c.width, .cut = Cut::kOutputs},
+                  l);
+}
+
+}  // namespace
+
 Status load_ffn(WeightLoader& w, const ModelConfig& c, int64_t l, FfnWeights& out) {
   const int64_t F = c.layers[static_cast<size_t>(l)].ffn_len;
-  const auto project_to = [&](TensorView Scratch::*to, std::string_view name, int64_t n_outputs) {
-    Projections::Projection& projection = out.gate_up.all.emplace_back();
-    projection.out = to;
-    return w.linear(projection.linear,
-                    {.name = name, .n_outputs = n_outputs, .n_inputs = c.width, .cut = Cut::kOutputs}, l);
-  };
-  if (c.fused_gate_up) {
-    TRY(project_to(&Scratch::gate_up, "blk.{}.ffn_up", 2 * F));
-  } else {
-    TRY(project_to(&Scratch::gate, "blk.{}.ffn_gate", F));
-    TRY(project_to(&Scratch::up, "blk.{}.ffn_up", F));
-  }
+  if (!c.fused_gate_up) return load_ffn(w, c, l, F, "blk.{}.ffn_gate", "blk.{}.ffn_up", "blk.{}.ffn_down", out);
+  TRY(load_projection(w, c, l, &Scratch::gate_up, "blk.{}.ffn_up", 2 * F, out.gate_up));
   return w.linear(out.down, {.name = "blk.{}.ffn_down", .n_outputs = c.width, .n_inputs = F, .cut = Cut::kInputs}, l);
+}
+
+Status load_ffn(WeightLoader& w, const ModelConfig& c, int64_t l, int64_t ffn_len, std::string_view gate,
+                std::string_view up, std::string_view down, FfnWeights& out) {
+  TRY(load_projection(w, c, l, &Scratch::gate, gate, ffn_len, out.gate_up));
+  TRY(load_projection(w, c, l, &Scratch::up, up, ffn_len, out.gate_up));
+  return w.linear(out.down, {.name = down, .n_outputs = c.width, .n_inputs = ffn_len, .cut = Cut::kInputs}, l);
 }
 
 void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int l) {

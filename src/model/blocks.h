@@ -43,7 +43,7 @@ struct AttentionWeights {
   Projections qkv;  // [H Dk, I], [K Dk, I], [K Dv, I], in this order; or one of them all. I: the width of what
                     // it reads. With biases where the model has them. The first alone where the layer reads
                     // another's cache
-  TensorView q_norm, k_norm;  // [Dk], of each head; rank 0: none
+  TensorView q_norm, k_norm;  // [Dk], of each head, or [H Dk], [K Dk] of all together; rank 0: none
   Linear output;              // [C, H Dv]
 };
 Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t layer, AttentionWeights& out);
@@ -64,6 +64,9 @@ struct FfnWeights {
   Linear down;          // [C, F]
 };
 Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, FfnWeights& out);
+// One whose two projections are apart, of width `ffn_len`, with other names: "blk.{}.ffn_gate_shexp" ...
+Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, int64_t ffn_len, std::string_view gate,
+                std::string_view up, std::string_view down, FfnWeights& out);
 // t.h -> t.out; writes t.gate and t.up.
 void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int layer);
 

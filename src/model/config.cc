@@ -102,6 +102,30 @@ Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
   return {};
 }
 
+Status validate_experts(const ModelConfig& config, const LayerConfig& layer, const std::string& of) {
+  if (config.shape != Shape::kLlama) return unsupported("experts" + of + ", in a model of this shape");
+  TRY(in_range("number of experts" + of, layer.n_experts, kMaxExperts));
+  TRY(in_range("number of experts that a token uses" + of, layer.n_experts_used,
+               std::min<int64_t>(layer.n_experts, kMaxExpertsUsed)));
+  TRY(in_range("width of an expert" + of, layer.expert_len, kMaxFfn));
+  if (layer.ffn_len != 0) TRY(in_range("width of shared experts" + of, layer.ffn_len, kMaxFfn));
+  const Router& router = config.router;
+  TRY(in_range("number of groups of experts" + of, router.n_groups,
+               std::min<int64_t>(layer.n_experts, kMaxExpertGroups)));
+  TRY(in_range("number of groups of experts that a token uses" + of, router.groups_used, router.n_groups));
+  if (layer.n_experts % router.n_groups != 0) {
+    return invalid("the model's " + std::to_string(layer.n_experts) + " experts" + of + " do not part into " +
+                   std::to_string(router.n_groups) + " equal groups");
+  }
+  if (layer.n_experts_used > layer.n_experts / router.n_groups * router.groups_used) {
+    return invalid("a token uses " + std::to_string(layer.n_experts_used) + " experts" + of + " of " +
+                   std::to_string(router.groups_used) + " groups, which have " +
+                   std::to_string(layer.n_experts / router.n_groups * router.groups_used));
+  }
+  TRY(positive("scale of experts", router.scale, 1e6));
+  return {};
+}
+
 // Of layer l. Sentences name the layer where it is not as those before it.
 Status validate_layer(const ModelConfig& config, size_t l) {
   const LayerConfig& layer = config.layers[l];
@@ -110,7 +134,8 @@ Status validate_layer(const ModelConfig& config, size_t l) {
     return unsupported("layer " + std::to_string(l) + " mixes its tokens by " + std::string(mixer_name(layer.mixer)) +
                        ", which ibid does not run yet");
   }
-  TRY(in_range("feed-forward width" + of, layer.ffn_len, kMaxFfn));
+  if (layer.n_experts == 0) TRY(in_range("feed-forward width" + of, layer.ffn_len, kMaxFfn));
+  if (layer.n_experts != 0) TRY(validate_experts(config, layer, of));
   TRY(in_range("number of query heads" + of, layer.n_heads, kMaxHeads));
   TRY(in_range("number of key/value heads" + of, layer.n_kv_heads, kMaxHeads));
   TRY(in_range("head size" + of, layer.key_len, kMaxHeadLen));
@@ -182,6 +207,25 @@ int64_t ModelConfig::kv_projection_parameters() const {
   return n;
 }
 
+namespace {
+
+// Of a layer's feed-forward, `n_experts` of its experts counted.
+int64_t ffn_parameters(const ModelConfig& c, const LayerConfig& l, int64_t n_experts) {
+  int64_t n = 3 * c.width * l.ffn_len;
+  if (l.n_experts == 0) return n;
+  n += 3 * c.width * l.expert_len * n_experts + l.n_experts * (c.width + (c.router_bias ? 1 : 0));
+  return n + (c.shared_gate && l.ffn_len > 0 ? c.width : 0);
+}
+
+}  // namespace
+
+int64_t ModelConfig::n_parameters_used() const {
+  int64_t n = n_parameters();
+  for (const LayerConfig& l : layers)
+    n -= ffn_parameters(*this, l, l.n_experts) - ffn_parameters(*this, l, l.n_experts_used);
+  return n;
+}
+
 int64_t ModelConfig::n_parameters() const {
   if (is_encoder()) {
     int64_t n = (vocab_size + trained_context_len + n_token_types + 2) * width;
@@ -191,9 +235,10 @@ int64_t ModelConfig::n_parameters() const {
   int64_t n = (tied_embedding ? 1 : 2) * vocab_size * width + width + kv_projection_parameters();
   for (const LayerConfig& l : layers) {
     const bool owns = l.kv_owner == kOwnCache;
-    n += (l.q_len() + l.attention_len()) * width + 3 * width * l.ffn_len + (shape == Shape::kGemma ? 4 : 2) * width;
+    n += (l.q_len() + l.attention_len()) * width + ffn_parameters(*this, l, l.n_experts) +
+         (shape == Shape::kGemma ? 4 : 2) * width;
     if (qkv_bias) n += l.q_len() + (owns ? l.k_len() + l.v_len() : 0);
-    if (qk_norm) n += (owns ? 2 : 1) * l.key_len;
+    if (qk_norm) n += qk_norm_whole ? l.q_len() + (owns ? l.k_len() : 0) : (owns ? 2 : 1) * l.key_len;
   }
   return n;
 }
@@ -212,6 +257,10 @@ Status validate(const ModelConfig& config) {
   TRY(in_range("context", config.trained_context_len, kMaxContext));
   TRY(positive("norm epsilon", config.norm_eps, 1.0));
   TRY(positive("embedding scale", config.embedding_scale, 1e6));
+  TRY(positive("scale of residuals", config.residual_scale, 1e6));
+  TRY(positive("scale of logits", config.logit_scale, 1e6));
+  if (config.shape != Shape::kLlama && (config.residual_scale != 1 || config.logit_scale != 1))
+    return unsupported("a model of this shape with scales of residuals or logits");
   for (float cap : {config.attention_soft_cap, config.logit_soft_cap}) {
     if (cap != 0) TRY(positive("soft cap", cap, 1e6));
   }

@@ -2,7 +2,7 @@
 //
 // All of it is bytes from outside. read_config checks every number against what a forward pass needs (no zero, no
 // absurd size, H a multiple of K, windows and RoPE data that fit), so that the rest of model/ may CHECK. What a file
-// contains and we do not support (experts, biases, activations, RoPE kinds) is refused by name, never skipped.
+// contains and we do not support (biases, activations, RoPE kinds) is refused by name, never skipped.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "format/model_file.h"
+#include "kernels/expert_rows.h"
 #include "kernels/kv_layout.h"
 #include "model/pooling.h"
 
@@ -52,11 +53,15 @@ std::string_view mixer_name(Mixer mixer);
 // One layer. Layers of a model may differ in all of it; blocks, memory and cache read the layer's, never the model's.
 struct LayerConfig {
   Mixer mixer = Mixer::kAttention;
-  int64_t n_heads = 0;           // H
-  int64_t n_kv_heads = 0;        // K, divides H; 1 of a latent layer
-  int64_t key_len = 0;           // Dk, of a head of queries and keys
-  int64_t value_len = 0;         // Dv, of a head of values and outputs
-  int64_t ffn_len = 0;           // F
+  int64_t n_heads = 0;     // H
+  int64_t n_kv_heads = 0;  // K, divides H; 1 of a latent layer
+  int64_t key_len = 0;     // Dk, of a head of queries and keys
+  int64_t value_len = 0;   // Dv, of a head of values and outputs
+  // F; of a layer of experts that of those that all its tokens use (shared experts) together, or 0: none.
+  int64_t ffn_len = 0;
+  int64_t n_experts = 0;         // E; 0: all tokens use the same feed-forward
+  int64_t n_experts_used = 0;    // k, by each token
+  int64_t expert_len = 0;        // F of an expert
   float attention_scale = 0.0f;  // of the scores
   int32_t window = 0;            // 0: sees everything before it; else the last `window` positions, its own included
   int rope = 0;                  // index into ModelConfig::ropes, or kNoRope
@@ -91,16 +96,25 @@ struct ModelConfig {
   float attention_soft_cap = 0.0f;  // 0: none
   float logit_soft_cap = 0.0f;      // 0: none
   float embedding_scale = 1.0f;
+  float residual_scale = 1.0f;  // of what a layer's two parts add (granite)
+  float logit_scale = 1.0f;
   float norm_offset = 0.0f;  // added to every norm weight at load (gemma in safetensors: 1)
 
   // Layers after the last one, which draft further tokens (spec/heads/mtp_layer.h) and are no part of a forward pass.
   int64_t n_mtp_layers = 0;
 
+  // Of the layers with experts, all alike. Its bias, of each layer, is a weight.
+  Router router;
+  bool router_bias = false;
+  bool shared_gate = false;  // a token's shared experts are multiplied by a sigmoid of their own
+
   // The switches of the llama shape.
   bool qkv_bias = false;
   bool qk_norm = false;
-  bool fused_qkv = false;      // one matrix [(H + 2 K) D, C]
-  bool fused_gate_up = false;  // one matrix [2 F, C]
+  bool qk_norm_whole = false;       // one norm over all heads together, not one for each
+  bool qk_norm_after_rope = false;  // not before
+  bool fused_qkv = false;           // one matrix [(H + 2 K) D, C]
+  bool fused_gate_up = false;       // one matrix [2 F, C]
   bool tied_embedding = false;
 
   // Those of the bert shape, which has every other bias too.
@@ -115,6 +129,11 @@ struct ModelConfig {
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [L]
 
+  // The first layer with experts; null: there is none.
+  const LayerConfig* first_with_experts() const {
+    const auto at = std::ranges::find_if(layers, [](const LayerConfig& l) { return l.n_experts > 0; });
+    return at == layers.end() ? nullptr : &*at;
+  }
   // Reads a text whole and in both directions, and makes no tokens.
   bool is_encoder() const { return shape == Shape::kBert; }
   // The most that `of` is in any layer: most(&LayerConfig::q_len).
@@ -125,6 +144,7 @@ struct ModelConfig {
     return most;
   }
   int64_t n_parameters() const;              // of the forward pass, a tied embedding once
+  int64_t n_parameters_used() const;         // by one token: of experts those that it uses
   int64_t kv_projection_parameters() const;  // of K and V over all layers (row K18)
 };
 

@@ -19,7 +19,11 @@ Status LlamaModel::load_weights(WeightLoader& w) {
     TRY(w.vector(layer.attn_norm, "blk.{}.attn_norm.weight", l, c.width, c.norm_offset));
     TRY(w.vector(layer.ffn_norm, "blk.{}.ffn_norm.weight", l, c.width, c.norm_offset));
     TRY(load_attention(w, c, l, layer.attention));
-    TRY(load_ffn(w, c, l, layer.ffn));
+    if (c.layers[static_cast<size_t>(l)].n_experts > 0) {
+      TRY(load_moe(w, c, l, layer.experts));
+    } else {
+      TRY(load_ffn(w, c, l, layer.ffn));
+    }
   }
   link_norms();
   return {};
@@ -50,9 +54,15 @@ void LlamaModel::run(Pass& p) {
     attention_block(p, w.attention, t.h, l);
     if (!keep_wanted_rows(p, l)) return;
     attention_output(p, w.attention, l);
+    if (p.config.residual_scale != 1) ops::scale(p.s, t.out, p.config.residual_scale);
     ops::add_rms_norm(p.s, t.h, t.x, t.out, w.ffn_norm, eps);
     p.seen("ffn_norm", l, t.h);
-    gated_ffn(p, w.ffn, ops::silu_mul, l);
+    if (p.layer(l).n_experts > 0) {
+      moe_ffn(p, w.experts, l);
+    } else {
+      gated_ffn(p, w.ffn, ops::silu_mul, l);
+    }
+    if (p.config.residual_scale != 1) ops::scale(p.s, t.out, p.config.residual_scale);
     ops::add_rms_norm(p.s, t.h, t.x, t.out, w.next_norm, eps);
     layer_done(p, l);
   }

@@ -1,4 +1,5 @@
-// The llama shape: pre-norm blocks, rotary attention over grouped heads, a gated feed-forward with SiLU.
+// The llama shape: pre-norm blocks, rotary attention over grouped heads, a gated feed-forward with SiLU, of which a
+// layer has one or many (experts).
 // llama, mistral, smollm, qwen2, qwen3, smollm3, phi-3.
 #pragma once
 
@@ -7,6 +8,7 @@
 
 #include "model/blocks.h"
 #include "model/model.h"
+#include "model/moe.h"
 
 namespace ibid {
 
@@ -20,7 +22,8 @@ class LlamaModel final : public Model {
     TensorView attn_norm, ffn_norm;  // [C]
     TensorView next_norm;            // [C] attn_norm of the next layer; of the last one: the final norm
     AttentionWeights attention;
-    FfnWeights ffn;
+    FfnWeights ffn;      // of a layer without experts
+    MoeWeights experts;  // of one with experts
   };
 
   explicit LlamaModel(Parts parts) : Model(std::move(parts)) {}

@@ -56,6 +56,10 @@ size_t workspace_bytes(const ModelConfig& c, const ModelOptions& o) {
                                                                  static_cast<int32_t>(o.context_len)));
     for (const int64_t n_inputs : {layer.attention_len(), layer.ffn_len})
       bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, n_inputs));
+    if (layer.n_experts == 0) continue;
+    const int64_t n_rows = o.step_tokens * layer.n_experts_used;
+    for (const int64_t n_inputs : {c.width, layer.expert_len})
+      bytes = std::max(bytes, ops::linear_experts_workspace_bytes(n_rows, n_inputs));
   }
   return bytes;
 }

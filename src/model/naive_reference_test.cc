@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "model/testing/batch_of_one.h"
@@ -56,10 +58,7 @@ class NaiveLlama {
       }
       add(x, times(p + "attn_output.weight", attend(q, l)));
       const Row f = norm(x, weights_.at(p + "ffn_norm.weight"));
-      Row gate = times(p + "ffn_gate.weight", f);
-      const Row up = times(p + "ffn_up.weight", f);
-      for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
-      add(x, times(p + "ffn_down.weight", gate));
+      add(x, layer.n_experts > 0 ? mixture(p, layer, f) : gated(p + "ffn_", ".weight", 0, layer.ffn_len, f));
       if (hidden != nullptr) hidden->push_back(x);
     }
     n_tokens_ += 1;
@@ -86,6 +85,74 @@ class NaiveLlama {
     for (size_t n = 0; n < out.size(); ++n) {
       for (size_t i = 0; i < x.size(); ++i) out[n] += w[n * x.size() + i] * x[i];
     }
+    return out;
+  }
+  // Of matrix `which` of those that a tensor holds, whose F is `len`.
+  Row gated(const std::string& before, const std::string& after, int32_t which, int64_t len, const Row& x) const {
+    const auto C = static_cast<size_t>(c_.width), F = static_cast<size_t>(len);
+    const auto part = [&](const char* name, size_t n_outputs, const Row& of) {
+      const Row& w = weights_.at(before + name + after);
+      Row out(n_outputs);
+      for (size_t n = 0; n < n_outputs; ++n) {
+        const size_t row = (static_cast<size_t>(which) * n_outputs + n) * of.size();
+        for (size_t i = 0; i < of.size(); ++i) out[n] += w[row + i] * of[i];
+      }
+      return out;
+    };
+    Row gate = part("gate", F, x);
+    const Row up = part("up", F, x);
+    for (size_t i = 0; i < F; ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+    return part("down", C, gate);
+  }
+  // The experts of the highest choice, lower ones first among equals.
+  std::vector<int32_t> used_experts(const Row& choice, const LayerConfig& layer) const {
+    const Router& r = c_.router;
+    const auto E = static_cast<size_t>(layer.n_experts), n_groups = static_cast<size_t>(r.n_groups), len = E / n_groups;
+    std::vector<std::pair<double, size_t>> groups;
+    for (size_t g = 0; g < n_groups; ++g) {
+      Row of(choice.begin() + static_cast<std::ptrdiff_t>(g * len),
+             choice.begin() + static_cast<std::ptrdiff_t>((g + 1) * len));
+      std::ranges::sort(of, std::greater());
+      groups.emplace_back(-(of[0] + (len > 1 ? of[1] : 0)), g);
+    }
+    std::ranges::sort(groups);
+    groups.resize(static_cast<size_t>(r.groups_used));
+    std::vector<std::pair<double, int32_t>> ranked;
+    for (const auto& [score, g] : groups) {
+      for (size_t e = g * len; e < (g + 1) * len; ++e) ranked.emplace_back(-choice[e], static_cast<int32_t>(e));
+    }
+    std::ranges::sort(ranked);
+    std::vector<int32_t> used;
+    for (int64_t i = 0; i < layer.n_experts_used; ++i) used.push_back(ranked[static_cast<size_t>(i)].second);
+    return used;
+  }
+  Row mixture(const std::string& p, const LayerConfig& layer, const Row& x) const {
+    const Router& r = c_.router;
+    Row scores = times(p + "ffn_gate_inp.weight", x);
+    double sum = 0;
+    for (double& s : scores) sum += s = r.score == RouterScore::kSigmoid ? 1 / (1 + std::exp(-s)) : std::exp(s);
+    if (r.score == RouterScore::kSoftmax) {
+      for (double& s : scores) s /= sum;
+    }
+    Row choice = scores;
+    if (c_.router_bias) add(choice, weights_.at(p + "exp_probs_b.bias"));
+    const std::vector<int32_t> used = used_experts(choice, layer);
+    double by = 0;
+    for (const int32_t e : used) by += scores[static_cast<size_t>(e)];
+    Row out(x.size());
+    for (const int32_t e : used) {
+      const double weight = scores[static_cast<size_t>(e)] / (r.normalises ? by : 1) * static_cast<double>(r.scale);
+      Row y = gated(p + "ffn_", "_exps.weight", e, layer.expert_len, x);
+      for (double& v : y) v *= weight;
+      add(out, y);
+    }
+    if (layer.ffn_len == 0) return out;
+    Row shared = gated(p + "ffn_", "_shexp.weight", 0, layer.ffn_len, x);
+    if (c_.shared_gate) {
+      const double gate = times(p + "ffn_gate_inp_shexp.weight", x)[0];
+      for (double& v : shared) v /= 1 + std::exp(-gate);
+    }
+    add(out, shared);
     return out;
   }
   Row projected(const std::string& name, const Row& x) const {
@@ -242,6 +309,33 @@ TEST(NaiveReference, HasTheLogitsOfLayersThatDifferInAllSizes) {
     NaiveLlama naive(*file, model->config());
     expect_near(logits_of(*model, s, tokens), naive, tokens);
     EXPECT_EQ(naive.cached(3), 0U) << "the second layer's";
+  }
+}
+
+TEST(NaiveReference, HasTheLogitsOfModelsWithExperts) {
+  for (const char* architecture : {"qwen3moe", "qwen2moe", "glm4moe"}) {
+    SCOPED_TRACE(architecture);
+    const auto file = testing::tiny_model_file({.architecture = architecture, .seed = 2});
+    testing::LoadedModel m(file);
+    const std::vector<TokenId> tokens = testing::some_tokens(24, m.model->config().vocab_size);
+    NaiveLlama naive(*file, m.model->config());
+    expect_near(logits_of(*m.model, *m.stream, tokens), naive, tokens);
+  }
+}
+
+// A token's experts and its row's bits do not depend on the other tokens of the step.
+TEST(Experts, BitsDependOnNeitherStepsNorThreads) {
+  for (const char* architecture : {"qwen3moe", "qwen2moe", "glm4moe"}) {
+    for (const DType dtype : {DType::kF16, DType::kQ8_0, DType::kBF16}) {
+      const auto file = testing::tiny_model_file({.architecture = architecture, .dtype = dtype});
+      testing::LoadedModel one(file), three(file, {.step_tokens = 128, .max_rows = 128}, 3);
+      const std::vector<TokenId> tokens = testing::some_tokens(100, one.model->config().vocab_size);
+      const std::vector<float> whole = logits_of(*one.model, *one.stream, tokens);
+      for (const int64_t step : {1, 7, 64}) {
+        EXPECT_EQ(whole, logits_of(*three.model, *three.stream, tokens, {.kv_dtype = DType::kF32}, step))
+            << architecture << ", " << traits(dtype).name << ", steps of " << step;
+      }
+    }
   }
 }
 

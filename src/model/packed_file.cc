@@ -104,8 +104,7 @@ struct PackedFile::Mender {
     if (made == MAP_FAILED) return false;
     const int64_t tile_bytes = packed_tile_bytes(from.dtype, section.n_inputs);
     for (int64_t tile = 0; tile * tile_bytes < static_cast<int64_t>(section.n_bytes); ++tile) {
-      pack_tile(from.dtype, from.data, from.row_stride_bytes, section.n_outputs, section.n_inputs, tile,
-                static_cast<std::byte*>(made) + tile * tile_bytes);
+      pack_tile(from, tile, static_cast<std::byte*>(made) + tile * tile_bytes);
     }
     ::mprotect(made, bytes, PROT_READ);
     return ::mremap(made, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, begin + section.at) != MAP_FAILED;
@@ -173,7 +172,7 @@ std::span<const std::byte> PackedFile::find(int64_t tensor, const TensorView& ra
   const std::span<const Section> all = sections();
   const auto at = std::ranges::lower_bound(all, tensor, {}, [](const Section& s) { return int64_t{s.tensor}; });
   if (at == all.end() || int64_t{at->tensor} != tensor) return {};
-  if (at->dtype != static_cast<uint32_t>(raw.dtype) || at->n_outputs != raw.dim[0] || at->n_inputs != raw.dim[1] ||
+  if (at->dtype != static_cast<uint32_t>(raw.dtype) || at->n_outputs != raw.n_rows() || at->n_inputs != raw.row_len() ||
       static_cast<int64_t>(at->n_bytes) != bytes) {
     return {};
   }

@@ -16,6 +16,23 @@ void reshape(TensorView& view, int64_t columns) {
 
 }  // namespace
 
+namespace {
+
+void lay_out_experts(ScratchLayout& layout, const ModelConfig& c, int64_t T, ExpertScratch& out) {
+  if (c.first_with_experts() == nullptr) return;
+  const int64_t k = c.most(&LayerConfig::n_experts_used), E = c.most(&LayerConfig::n_experts);
+  out.logits = layout.take(T, E);
+  for (TensorView* of : {&out.expert, &out.weight, &out.row}) *of = layout.take(T, k);
+  out.token = layout.take(T * k, 1);
+  out.first_row = layout.take(E + 1, 1);
+  out.gate_up = layout.take(T * k, 2 * c.most(&LayerConfig::expert_len));
+  out.down = layout.take(T * k, c.width);
+  out.shared_gate = layout.take(T, 1);
+  out.sum = layout.take(T, c.width);
+}
+
+}  // namespace
+
 TensorView ScratchLayout::take(int64_t rows, int64_t columns) {
   TensorView view(start_ + at_, DType::kF32, {rows, columns});
   at_ += (static_cast<size_t>(rows * columns) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
@@ -57,6 +74,7 @@ void Scratch::lay_out(ScratchLayout& layout, const ModelConfig& c, int64_t T, in
   }
   x_rows = layout.take(R, c.width);
   attention_rows = layout.take(R, c.most(&LayerConfig::attention_len));
+  lay_out_experts(layout, c, T, experts);
   cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
 }
@@ -78,6 +96,7 @@ void Scratch::cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows) {
     this->*member = whole.*member;
     if ((whole.*member).rank == 2) this->*member = (whole.*member).first_rows(n_tokens);
   }
+  experts = whole.experts;
   x_rows = whole.x_rows.first_rows(n_rows);
   attention_rows = whole.attention_rows.first_rows(n_rows);
   cos_sin.resize(whole.cos_sin.size());  // allocates in the first step only: load reserves by a first cut

@@ -36,6 +36,17 @@ size_t scratch_bytes(const std::function<void(ScratchLayout&)>& place);
 Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<void(ScratchLayout&)>& place,
                                 std::string_view what);
 
+// Of layers with experts, for T tokens that use k of E. Rows are one after the other; a layer takes as many, of its own
+// length, as it needs (model/moe.cc).
+struct ExpertScratch {
+  TensorView logits;               // [T, E] the router's, then scores
+  TensorView expert, weight, row;  // [T, k]; expert and row hold int32
+  TensorView token, first_row;     // [T k, 1], [E + 1, 1] of int32
+  TensorView gate_up;              // [T k, 2 F]
+  TensorView down;                 // [T k, C]
+  TensorView shared_gate, sum;     // [T, 1], [T, C]; where there are shared experts
+};
+
 struct Scratch {
   TensorView x;                       // [T, C] the residual stream
   TensorView h;                       // [T, C] x after a norm
@@ -47,6 +58,7 @@ struct Scratch {
   TensorView gate_up;                 // [T, 2 F]
   TensorView x_rows, attention_rows;  // [R, C], [R, H Dv]: those of x and attention whose logits are wanted
   std::vector<TensorView> cos_sin;    // of each RoPE, [T, 2 n_pairs]
+  ExpertScratch experts;              // of the largest step whatever the step; empty where no layer has experts
 
   static Result<Scratch> allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,
                                   const DeviceMemory& memory = cpu_memory());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tensor/dequantise.h"
 
@@ -83,18 +84,38 @@ WeightLoader::WeightLoader(const ModelFile& file, const Architecture& architectu
 }
 
 std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer) const {
-  if (file_.container() == Container::kGguf) return layer_name(canonical, layer);
+  if (file_.container() == Container::kGguf) {
+    std::string name = layer_name(canonical, layer);
+    // Names that some architectures write instead: glm-4.5 calls the norm after attention so, hunyuan 3 has no ending.
+    constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+        {"blk.{}.ffn_norm.weight", "blk.{}.post_attention_norm.weight"},
+        {"blk.{}.exp_probs_b.bias", "blk.{}.exp_probs_b"}};
+    for (const auto& [known, other] : kOthers) {
+      if (canonical != known || file_.find(name) != nullptr) continue;
+      std::string of_layer = layer_name(other, layer);
+      if (file_.find(of_layer) != nullptr) return of_layer;
+    }
+    // Files of before 2024 have a tensor for each expert.
+    if (const size_t at = name.find("_exps."); at != std::string::npos && file_.find(name) == nullptr) {
+      std::string apart = name.substr(0, at) + ".{}." + name.substr(at + 6);
+      if (file_.find(layer_name(apart, 0)) != nullptr) return apart;
+    }
+    return name;
+  }
+  std::string first;
   for (const WeightName& n : architecture_.names) {
     if (n.canonical != canonical) continue;
     const auto holds = [&n](std::string_view prefix) { return n.folder.starts_with(prefix); };
     const bool outside = std::ranges::any_of(kOutside, holds);
-    return (outside ? "" : prefix_) + layer_name(n.folder, layer);
+    std::string name = (outside ? "" : prefix_) + layer_name(n.folder, layer);
+    if (file_.find(layer_name(name, 0)) != nullptr) return name;  // of an expert its first
+    if (first.empty()) first = std::move(name);
   }
-  check_failed(__FILE__, __LINE__, "a name of the table", std::string(canonical).c_str());
+  CHECK(!first.empty(), "a name of the table");
+  return first;
 }
 
-Result<TensorView> WeightLoader::find(std::string_view name, int64_t layer, std::initializer_list<int64_t> shape) {
-  const std::string in_file = name_in_file(name, layer);
+Result<TensorView> WeightLoader::find(const std::string& in_file, std::initializer_list<int64_t> shape) {
   const TensorInfo* info = file_.find(in_file);
   if (info == nullptr) {
     return invalid(file_.path() + " has no tensor " + in_quotes(in_file) + ", which " + config_.architecture +
@@ -113,13 +134,12 @@ Result<TensorView> WeightLoader::find(std::string_view name, int64_t layer, std:
   return view;
 }
 
-Result<TensorView> WeightLoader::find_matrix(std::string_view name, int64_t layer, int64_t n_outputs,
-                                             int64_t n_inputs) {
-  ASSIGN_OR_RETURN(TensorView view, find(name, layer, {n_outputs, n_inputs}));
+Result<TensorView> WeightLoader::find_matrix(const std::string& in_file, std::initializer_list<int64_t> shape) {
+  ASSIGN_OR_RETURN(TensorView view, find(in_file, shape));
   if (!is_weight_type(view.dtype)) {
-    return invalid(file_.path() + ": tensor " + in_quotes(name_in_file(name, layer)) + " is of type " +
+    return invalid(file_.path() + ": tensor " + in_quotes(in_file) + " is of type " +
                        std::string(traits(view.dtype).name) + ", which a weight cannot be",
-                   name_in_file(name, layer));
+                   in_file);
   }
   return view;
 }
@@ -130,11 +150,21 @@ void WeightLoader::count(const Weight& weight, bool reads_raw) {
   if (progress_) progress_(static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
 }
 
-Status WeightLoader::prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file) {
+Status WeightLoader::expect_floats(const TensorView& view, const std::string& in_file, std::string_view what) const {
+  if (view.dtype == DType::kF32 || view.dtype == DType::kF16 || view.dtype == DType::kBF16) return {};
+  return invalid(file_.path() + ": tensor " + in_quotes(in_file) + " is of type " +
+                     std::string(traits(view.dtype).name) + "; expected F32, F16 or BF16 for " + std::string(what),
+                 in_file);
+}
+
+Status WeightLoader::check_supported(const TensorView& view, const std::string& in_file) const {
   const Status supported = weight_supported(stream_, view.dtype);
-  if (!supported.ok()) {
-    return unsupported(file_.path() + ": tensor " + in_quotes(in_file) + ": " + supported.error().message, in_file);
-  }
+  if (supported.ok()) return {};
+  return unsupported(file_.path() + ": tensor " + in_quotes(in_file) + ": " + supported.error().message, in_file);
+}
+
+Status WeightLoader::prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file) {
+  TRY(check_supported(view, in_file));
   if (sized_only_) {
     out = {.dtype = view.dtype, .n_outputs = view.dim[0], .n_inputs = view.dim[1], .pieces = pieces, .raw = view};
     out.packed_bytes = prepared_bytes(stream_, view);
@@ -159,11 +189,86 @@ Weight WeightLoader::pack(const TensorView& view, const KPieces& pieces, const s
   return out;
 }
 
+std::vector<Weight> WeightLoader::pack_all(const TensorView& view, const KPieces& pieces, const std::string& in_file) {
+  const int64_t tensor = file_.find(in_file) - file_.tensors().data(), n_bytes = prepared_bytes(stream_, view);
+  std::vector<Weight> out;
+  if (const auto kept = packed_ != nullptr ? packed_->find(tensor, view, n_bytes) : std::span<const std::byte>{};
+      !kept.empty()) {
+    out = weights_of_packed(stream_, view, pieces, kept);
+  } else {
+    out = prepare_weights(stream_, view, pieces);
+    ++n_packed_again_;
+    if (n_bytes > 0) file_.forget(view);
+  }
+  if (n_bytes > 0) {
+    Weight whole = out.front();
+    whole.n_outputs = view.n_rows();
+    whole.packed_bytes = n_bytes;
+    prepared_.add(tensor, whole);
+  }
+  return out;
+}
+
+Status WeightLoader::experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts) {
+  const std::string in_file = name_in_file(std::string(spec.name) + ".weight", layer);
+  const auto pieces = [&](DType dtype) {
+    return spec.cut == Cut::kInputs ? pieces_of(dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs);
+  };
+  if (in_file.find("{}") != std::string::npos) {
+    out.resize(static_cast<size_t>(n_experts));
+    for (int64_t e = 0; e < n_experts; ++e) {
+      const std::string of_expert = layer_name(in_file, e);
+      ASSIGN_OR_RETURN(TensorView view, find_matrix(of_expert, {spec.n_outputs, spec.n_inputs}));
+      TRY(prepare(out[static_cast<size_t>(e)], view, pieces(view.dtype), of_expert));
+      count(out[static_cast<size_t>(e)], false);
+    }
+    return {};
+  }
+  ASSIGN_OR_RETURN(TensorView view, find_matrix(in_file, {n_experts, spec.n_outputs, spec.n_inputs}));
+  TRY(check_supported(view, in_file));
+  if (sized_only_) {
+    out.clear();
+    for (int64_t e = 0; e < n_experts; ++e)
+      TRY(prepare(out.emplace_back(), view.matrix(e), pieces(view.dtype), in_file));
+  } else {
+    out = pack_all(view, pieces(view.dtype), in_file);
+  }
+  for (const Weight& weight : out) count(weight, false);
+  return {};
+}
+
+Status WeightLoader::float_matrix(Linear& out, std::string_view name, int64_t layer, int64_t n_outputs,
+                                  int64_t n_inputs) {
+  const std::string in_file = name_in_file(name, layer);
+  const TensorInfo* info = file_.find(in_file);
+  const bool is_vector = n_outputs == 1 && info != nullptr && info->view.rank == 1;
+  ASSIGN_OR_RETURN(TensorView view, is_vector ? find(in_file, {n_inputs}) : find(in_file, {n_outputs, n_inputs}));
+  TRY(expect_floats(view, in_file, "a router"));
+  if (view.dtype != DType::kF32) repacked_bytes_ += view.n_elements() * 4;
+  if (view.dtype != DType::kF32 && !sized_only_) {
+    auto copy = std::make_unique<float[]>(static_cast<size_t>(view.n_elements()));
+    dequantise(view, copy.get());
+    view.data = reinterpret_cast<std::byte*>(copy.get());
+    copies_.push_back(std::move(copy));
+  }
+  view = TensorView(view.data, DType::kF32, {n_outputs, n_inputs});
+  const KPieces pieces = one_piece(n_inputs);
+  if (sized_only_) {
+    out.weight = {.n_outputs = n_outputs, .n_inputs = n_inputs, .pieces = pieces, .raw = view};
+    out.weight.packed_bytes = prepared_bytes(stream_, view);
+  } else {
+    out.weight = prepare_weight(stream_, view, pieces);
+  }
+  count(out.weight, false);
+  return {};
+}
+
 Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
                             bool use_packed) {
-  ASSIGN_OR_RETURN(TensorView view, find_matrix(name, layer, n_outputs, n_inputs));
+  const std::string in_file = name_in_file(name, layer);
+  ASSIGN_OR_RETURN(TensorView view, find_matrix(in_file, {n_outputs, n_inputs}));
   if (use_packed) {
-    TRY(prepare(out, view, one_piece(n_inputs), name_in_file(name, layer)));
+    TRY(prepare(out, view, one_piece(n_inputs), in_file));
   } else {
     out = Weight{
         .dtype = view.dtype, .n_outputs = n_outputs, .n_inputs = n_inputs, .pieces = one_piece(n_inputs), .raw = view};
@@ -174,7 +279,7 @@ Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, i
 
 Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) {
   const std::string name(spec.name), in_file = name_in_file(name + ".weight", layer);
-  ASSIGN_OR_RETURN(TensorView view, find_matrix(name + ".weight", layer, spec.n_outputs, spec.n_inputs));
+  ASSIGN_OR_RETURN(TensorView view, find_matrix(in_file, {spec.n_outputs, spec.n_inputs}));
   const bool in_pieces = spec.cut == Cut::kInputs;
   TRY(prepare(out.weight, view,
               in_pieces ? pieces_of(view.dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs), in_file));
@@ -184,12 +289,12 @@ Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) 
 }
 
 Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset) {
-  ASSIGN_OR_RETURN(TensorView view, find(name, layer, {len}));
-  if (view.dtype != DType::kF32 && view.dtype != DType::kF16 && view.dtype != DType::kBF16) {
-    return invalid(file_.path() + ": tensor " + in_quotes(name_in_file(name, layer)) + " is of type " +
-                       std::string(traits(view.dtype).name) + "; expected F32, F16 or BF16 for a norm or a bias",
-                   name_in_file(name, layer));
-  }
+  const std::string in_file = name_in_file(name, layer);
+  const TensorInfo* info = file_.find(in_file);
+  const bool is_row = info != nullptr && info->view.rank == 2 && info->view.dim[0] == 1;
+  ASSIGN_OR_RETURN(TensorView view, is_row ? find(in_file, {1, len}) : find(in_file, {len}));
+  TRY(expect_floats(view, in_file, "a norm or a bias"));
+  if (is_row) view = TensorView(view.data, view.dtype, {len});
   if (view.dtype == DType::kF32 && offset == 0) {
     mapped_bytes_ += view.row_stride_bytes;
     out = view;

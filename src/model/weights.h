@@ -48,7 +48,16 @@ class WeightLoader {
                 bool use_packed = true);
   // A product of the forward pass. One that ranks would cut along its inputs is summed in pieces of K.
   Status linear(Linear& out, const LinearSpec& spec, int64_t layer);
-  // A vector [len] as F32, plus `offset`. F32 vectors without offset stay in the mapping.
+  // The E matrices of a layer's experts, each of spec's sizes, as E weights: from one tensor [E, N, K], or from one
+  // tensor for each.
+  Status experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts);
+  // A matrix [n_outputs, n_inputs] that is multiplied in fp32 whatever its type of floats: a router's. One of one
+  // output may be a vector in the file.
+  Status float_matrix(Linear& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs);
+  // Whether the file has the tensor.
+  bool has(std::string_view name, int64_t layer) const { return file_.find(name_in_file(name, layer)) != nullptr; }
+  // A vector [len], which a file may have as [1, len], as F32, plus `offset`. F32 vectors without offset stay in the
+  // mapping.
   Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f);
 
   // After all reads: a tensor that nothing read is an error that names it, except those known to be of no use to us.
@@ -63,11 +72,16 @@ class WeightLoader {
   std::vector<std::unique_ptr<float[]>> take_copies() { return std::move(copies_); }
 
  private:
-  Result<TensorView> find(std::string_view name, int64_t layer, std::initializer_list<int64_t> shape);
-  Result<TensorView> find_matrix(std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs);
+  // By their names in the file.
+  Result<TensorView> find(const std::string& in_file, std::initializer_list<int64_t> shape);
+  Result<TensorView> find_matrix(const std::string& in_file, std::initializer_list<int64_t> shape);
   Status prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file);
   Weight pack(const TensorView& view, const KPieces& pieces, const std::string& in_file);
+  std::vector<Weight> pack_all(const TensorView& view, const KPieces& pieces, const std::string& in_file);
+  Status expect_floats(const TensorView& view, const std::string& in_file, std::string_view what) const;
+  Status check_supported(const TensorView& view, const std::string& in_file) const;
   void count(const Weight& weight, bool reads_raw);
+  // Of several names that the tensor may have in a folder the one that the file has, else the first.
   std::string name_in_file(std::string_view canonical, int64_t layer) const;
 
   const ModelFile& file_;

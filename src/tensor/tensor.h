@@ -53,6 +53,15 @@ struct TensorView {
     v.dim[0] = n;
     return v;
   }
+  // Matrix i of a contiguous rank-3 view.
+  TensorView matrix(int64_t i) const {
+    CHECK(rank == 3 && i >= 0 && i < dim[0]);
+    TensorView v = *this;
+    v.rank = 2;
+    v.dim = {dim[1], dim[2], 1, 1};
+    v.data += i * dim[1] * row_stride_bytes;
+    return v;
+  }
   // Columns [begin, begin + len) of a rank-2 view of a plain dtype (q, k, v inside a fused qkv).
   TensorView columns(int64_t begin, int64_t len) const {
     CHECK(rank == 2 && !is_quantised(dtype) && begin + len <= dim[1]);

@@ -31,6 +31,10 @@ ModelPass::ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_
             .digest = std::move(digest),
             .rope = model.rope_signature(),
             .end_of_generation = {end_of_generation.begin(), end_of_generation.end()}};
+  if (const LayerConfig* layer = config.first_with_experts(); layer != nullptr) {
+    facts_.n_experts = static_cast<int32_t>(layer->n_experts);
+    facts_.n_experts_used = static_cast<int32_t>(layer->n_experts_used);
+  }
   if (config.is_encoder()) {
     facts_.encoder = {.n_layers = static_cast<int32_t>(config.n_layers),
                       .n_labels = static_cast<int32_t>(config.n_labels)};

@@ -2,7 +2,9 @@
 // folder that transformers wrote and from a GGUF of the same weights.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -29,7 +31,7 @@ struct GoldenFile {
   MappedFile file;
   std::vector<TensorInfo> tensors;
   std::vector<std::unique_ptr<std::byte[]>> copies;
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens, greedy;  // greedy: those that follow, where the file has them
   std::map<std::string, TensorView> expected;
 };
 
@@ -43,12 +45,12 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
     golden_.file = std::move(mapped).value();
     ASSERT_TRUE(read_safetensors(golden_.file, golden_.tensors, golden_.copies).ok());
     for (const TensorInfo& t : golden_.tensors) {
-      if (t.name != "tokens") {
+      if (t.name != "tokens" && t.name != "greedy") {
         golden_.expected[t.name] = t.view;
         continue;
       }
       for (int64_t i = 0; i < t.view.row_len(); ++i)
-        golden_.tokens.push_back(TokenId{t.view.row_as<const int32_t>(0)[i]});
+        (t.name == "tokens" ? golden_.tokens : golden_.greedy).push_back(TokenId{t.view.row_as<const int32_t>(0)[i]});
     }
     ASSERT_GE(golden_.tokens.size(), 24u);
   }
@@ -58,7 +60,9 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
     LoadedModel m(std::move(file), {.context_len = GetParam().context_len, .step_tokens = 128, .max_rows = 128});
     ASSERT_NE(m.model, nullptr);
     const ModelConfig& config = m.model->config();
-    const bool interleaved = !config.ropes.empty() && config.ropes[0].interleaved;
+    // The original of ernie has pairs of neighbours itself.
+    const bool interleaved =
+        !config.ropes.empty() && config.ropes[0].interleaved && !config.architecture.starts_with("ernie");
     std::set<std::string> seen;
     m.model->set_tap([&](std::string_view name, int layer, const TensorView& x) {
       const std::string key =
@@ -87,6 +91,14 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
     });
     m.logits(golden_.tokens, {.kv_dtype = DType::kF32});
     EXPECT_EQ(seen.size(), golden_.expected.size());
+    m.model->set_tap({});
+    std::vector<TokenId> tokens = golden_.tokens;
+    for (const TokenId expected : golden_.greedy) {
+      const std::vector<float> logits = m.logits(tokens, {.kv_dtype = DType::kF32});
+      const auto row = logits.end() - static_cast<ptrdiff_t>(config.vocab_size);
+      ASSERT_EQ(TokenId{static_cast<int32_t>(std::max_element(row, logits.end()) - row)}, expected) << tokens.size();
+      tokens.push_back(expected);
+    }
   }
 
   std::shared_ptr<const ModelFile> open() {
@@ -125,8 +137,111 @@ INSTANTIATE_TEST_SUITE_P(Architectures, ModelGolden,
                                            Golden{"linear_rope"}, Golden{"mistral"}, Golden{"qwen2"}, Golden{"qwen3"},
                                            Golden{"yarn"}, Golden{"smollm3"}, Golden{"phi3"},
                                            Golden{"phi3_longrope", "_short", 32}, Golden{"phi3_longrope", "_long"},
-                                           Golden{"gemma3"}),
+                                           Golden{"gemma3"}, Golden{"qwen3moe"}, Golden{"qwen2moe"}, Golden{"mixtral"},
+                                           Golden{"olmoe"}, Golden{"granitemoe"}, Golden{"glm4moe"}, Golden{"dots1"},
+                                           Golden{"minimax_m2"}, Golden{"ernie4_5_moe"}, Golden{"hunyuan_moe"},
+                                           Golden{"hy_v3"}),
                          [](const auto& test) { return std::string(test.param.folder) + test.param.suffix; });
+
+// Each tensor of a model matters: one that is other numbers gives other logits.
+class EachTensor : public ::testing::TestWithParam<const char*> {
+ protected:
+  static Result<ModelFile> open() { return ModelFile::open(source_dir() + "/tests/golden/" + GetParam()); }
+
+  // The same model whose tensor `changed` is other numbers; -1: none.
+  static std::vector<float> logits_of(const ModelFile& file, int64_t changed) {
+    ModelFile::Parts parts;
+    parts.container = file.container();
+    parts.path = file.path();
+    parts.metadata = file.metadata();
+    for (const TensorInfo& t : file.tensors()) {
+      auto copy = std::make_unique<std::byte[]>(t.bytes());
+      std::memcpy(copy.get(), t.view.data, t.bytes());
+      auto* values = reinterpret_cast<float*>(copy.get());
+      for (size_t i = 0; std::ssize(parts.tensors) == changed && i < t.bytes() / sizeof(float); ++i) {
+        values[i] += 0.3f * static_cast<float>(static_cast<int>(i * i % 3) - 1);
+      }
+      parts.tensors.push_back(t);
+      parts.tensors.back().view.data = copy.get();
+      parts.copies.push_back(std::move(copy));
+    }
+    LoadedModel m(std::make_shared<ModelFile>(std::move(parts)));
+    return m.logits(testing::some_tokens(120, m.model->config().vocab_size), {.kv_dtype = DType::kF32});
+  }
+
+  // Of the tensors of single experts most: one that no token uses moves nothing.
+  static void expect_each_moves(const ModelFile& file) {
+    const std::vector<float> expected = logits_of(file, -1);
+    int64_t n_of_experts = 0, n_still = 0;
+    for (int64_t i = 0; i < std::ssize(file.tensors()); ++i) {
+      const TensorInfo& tensor = file.tensors()[static_cast<size_t>(i)];
+      ASSERT_EQ(tensor.view.dtype, DType::kF32);
+      const std::vector<float> moved = logits_of(file, i);
+      double most = 0;
+      for (size_t j = 0; j < moved.size(); ++j) most = std::fmax(most, std::fabs(moved[j] - expected[j]));
+      const bool is_of_expert = tensor.name.find(".experts.") != std::string::npos;
+      n_of_experts += is_of_expert;
+      n_still += is_of_expert && most == 0;
+      if (!is_of_expert || most != 0) {
+        EXPECT_GT(most, is_of_expert ? 1e-4 : 5e-3) << tensor.name;
+      }
+    }
+    EXPECT_LE(8 * n_still, n_of_experts);
+  }
+};
+
+TEST_P(EachTensor, OfTheFolderMovesTheLogits) {
+  const Result<ModelFile> file = open();
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  expect_each_moves(*file);
+}
+
+TEST_P(EachTensor, OfTheGgufMovesTheLogits) {
+  const Result<ModelFile> file = open();
+  ASSERT_TRUE(file.ok());
+  const Result<ModelFile> gguf = testing::as_gguf(*file);
+  ASSERT_TRUE(gguf.ok()) << gguf.error().message;
+  expect_each_moves(*gguf);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithExperts, EachTensor,
+                         ::testing::Values("qwen3moe", "qwen2moe", "mixtral", "olmoe", "granitemoe", "glm4moe", "dots1",
+                                           "minimax_m2", "ernie4_5_moe", "hunyuan_moe", "hy_v3"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// A layer's experts may lie in one tensor, gate above up, as transformers holds them.
+TEST(Experts, OfAFolderMayLieInOneTensor) {
+  Result<ModelFile> apart = ModelFile::open(source_dir() + "/tests/golden/qwen3moe");
+  ASSERT_TRUE(apart.ok());
+  const Result<ModelFile> gguf = testing::as_gguf(*apart);
+  ASSERT_TRUE(gguf.ok());
+  ModelFile::Parts parts;
+  parts.container = Container::kSafetensors;
+  parts.path = "stacked";
+  parts.metadata = apart->metadata();
+  for (const TensorInfo& t : apart->tensors()) {
+    if (t.name.find(".experts.") == std::string::npos) parts.tensors.push_back(t);
+  }
+  for (const int l : {0, 2}) {
+    const std::string of = "blk." + std::to_string(l) + ".", to = "model.layers." + std::to_string(l) + ".mlp.experts.";
+    const TensorView gate = gguf->find(of + "ffn_gate_exps.weight")->view,
+                     up = gguf->find(of + "ffn_up_exps.weight")->view;
+    const int64_t E = gate.dim[0], F = gate.dim[1], C = gate.dim[2];
+    const auto half = static_cast<size_t>(F * gate.row_stride_bytes);
+    auto both = std::make_unique<std::byte[]>(2 * half * static_cast<size_t>(E));
+    for (int64_t e = 0; e < E; ++e) {
+      std::memcpy(both.get() + static_cast<size_t>(2 * e) * half, gate.matrix(e).data, half);
+      std::memcpy(both.get() + static_cast<size_t>(2 * e + 1) * half, up.matrix(e).data, half);
+    }
+    parts.tensors.push_back({to + "gate_up_proj", TensorView(both.get(), DType::kF32, {E, 2 * F, C})});
+    parts.tensors.push_back({to + "down_proj", gguf->find(of + "ffn_down_exps.weight")->view});
+    parts.copies.push_back(std::move(both));
+  }
+  LoadedModel one(std::make_shared<ModelFile>(std::move(*apart))),
+      stacked(std::make_shared<ModelFile>(std::move(parts)));
+  const auto tokens = testing::some_tokens(40, 80);
+  EXPECT_EQ(one.logits(tokens), stacked.logits(tokens));
+}
 
 }  // namespace
 }  // namespace ibid

@@ -136,7 +136,7 @@ void keys(BadFiles& out) {
   out.push_back(with_key("arrays in an array", raw_array_key("k", kRawArray, 1, RawBytes().u32(kRawU8).u64(0).text),
                          "array of arrays"));
   out.push_back(with_key("one of two files", raw_u32_key("split.count", 2), "split model"));
-  out.push_back(with_key("split.count as text", raw_string_key("split.count", "2"), "split model"));
+  out.push_back(with_key("split.count as text", raw_string_key("split.count", "2"), "is no count"));
   for (uint32_t n : {0u, 1u, 2u, 3u, 4u, 7u, 12u, 31u, 33u, 48u, 0x80000000u, 0xffffffffu}) {
     out.push_back(with_key("alignment " + std::to_string(n), raw_u32_key("general.alignment", n), "power of two"));
   }

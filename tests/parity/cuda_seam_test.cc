@@ -48,6 +48,17 @@ TEST(CudaSeam, OpWithoutABodyForTheDeviceStopsWithAnError) {
   EXPECT_DEATH(ops::embed(s, out, weight, tokens), "ops::embed has no body for CUDA; run the model on the CPU");
   EXPECT_DEATH(ops::rms_norm(s, out, x, row.vector(), 1e-5f), "ops::rms_norm has no body for CUDA");
   EXPECT_DEATH(ops::linear(s, {&out, 1}, x, std::array{&weight}), "ops::linear has no body for CUDA");
+  const std::vector<Weight> experts = {weight};
+  const std::array<std::span<const Weight>, 1> all = {experts};
+  std::vector<int32_t> of_rows(2);
+  int32_t first_row[] = {0, 2};
+  const ExpertRows rows = {2, 1, 1, of_rows.data(), values.data(), of_rows.data(), of_rows.data(), first_row};
+  EXPECT_DEATH(ops::linear_experts(s, {&out, 1}, x, ops::ExpertInput::kOfRow, rows, all),
+               "ops::linear_experts has no body for CUDA");
+  parity::Guarded of_one(2, 1);
+  EXPECT_DEATH(ops::route(s, rows, of_one.view(), {}), "ops::route has no body for CUDA");
+  EXPECT_DEATH(ops::add_experts(s, out, x, rows), "ops::add_experts has no body for CUDA");
+  EXPECT_DEATH(ops::gate_rows(s, x, of_one.view()), "ops::gate_rows has no body for CUDA");
   EXPECT_DEATH(ops::add_rms_norm(s, out, x, y, row.vector(), 1e-5f), "ops::add_rms_norm has no body for CUDA");
   EXPECT_DEATH(ops::add_bias(s, x, row.vector()), "ops::add_bias has no body for CUDA");
   EXPECT_DEATH(ops::add(s, x, y), "ops::add has no body for CUDA");

@@ -48,6 +48,12 @@ std::vector<std::string> all_faults() {
 constexpr const char* kWithState = "EngineProperty.SoItIsOfAModelThatGoesOnOnlyWhereItsStateWasKept";
 // What no request can reach today is found by a unit's own test, which this program has too.
 const std::map<std::string, std::string> kFoundByUnits = {
+    {"experts_are_chosen_without_their_bias", "NaiveReference.HasTheLogitsOfModelsWithExperts"},
+    {"shared_experts_are_not_gated", "NaiveReference.HasTheLogitsOfModelsWithExperts"},
+    {"shared_experts_alone", "NaiveReference.HasTheLogitsOfModelsWithExperts"},
+    {"equals_are_chosen_by_the_higher_index", "Experts.OfTheSameScoreAreChosenByTheLowerIndex"},
+    {"weights_have_the_bias_of_the_choice", "Experts.HaveWeightsWithoutTheBiasOfTheChoice"},
+    {"experts_are_added_in_one_group", "Experts.AreAddedInTheirOrder"},
     {"what_rejection_verifies_depends_on_time", "EngineRejection.ReplaysToTheByteWhereDraftsArePinned"},
     {"a_race_without_weight_has_no_winner", "Rejection.GivesATokenOfASupportThatWeighsNothing"},
     {"a_cost_below_nothing", "StepCost.NoPartCostsLessThanNothing"},

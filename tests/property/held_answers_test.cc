@@ -267,7 +267,9 @@ const auto kNamed = [](const auto& param_info) { return std::string(param_info.p
 INSTANTIATE_TEST_SUITE_P(Architectures, HeldAnswers, ::testing::Values("llama", "gemma3"), kNamed);
 // The others of testing::tiny_architectures().
 INSTANTIATE_TEST_SUITE_P(SlowArchitectures, HeldAnswers,
-                         ::testing::Values("mistral", "qwen2", "qwen3", "smollm3", "phi3"), kNamed);
+                         ::testing::Values("mistral", "qwen2", "qwen3", "smollm3", "phi3", "qwen3moe", "qwen2moe",
+                                           "glm4moe"),
+                         kNamed);
 
 }  // namespace
 }  // namespace ibid

@@ -41,6 +41,15 @@ void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_ro
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights);
 size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs);
 
+void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView& x, ops::ExpertInput input,
+                    const ExpertRows& rows, std::span<const std::span<const Weight>> experts);
+size_t linear_experts_workspace_bytes(int64_t n_rows, int64_t n_inputs);
+
+// cpu/experts.cc
+void route(Stream& s, const ExpertRows& rows, const TensorView& logits, const Router& router);
+void add_experts(Stream& s, const TensorView& out, const TensorView& y, const ExpertRows& rows);
+void gate_rows(Stream& s, const TensorView& x, const TensorView& gate);
+
 // cpu/rope.cc
 void rope_angles(Stream& s, const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions);
 void rope(Stream& s, const TensorView& x, int head_len, const ops::Rope& rope, const TensorView& cos_sin);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/for_rows.h"
@@ -39,6 +40,22 @@ struct XForms {
   size_t bytes = 0;
 };
 
+// A product but for its x.
+LinearTask task_of(const Weight& w, const TensorView& out) {
+  return {.dtype = w.dtype,
+          .table = code_table(w.dtype),
+          .packed = w.packed,
+          .tile_bytes = packed_tile_bytes(w.dtype, w.n_inputs),
+          .n_outputs = w.n_outputs,
+          .n_inputs = w.n_inputs,
+          .n_pieces = w.pieces.n,
+          .edges = w.pieces.edges.data(),
+          .fetches_into_second = core().fetches_into_second,
+          .has_dot_a_cycle = core().has_dot_a_cycle,
+          .out = reinterpret_cast<float*>(out.data),
+          .out_stride = out.row_stride_bytes / static_cast<int64_t>(sizeof(float))};
+}
+
 // Each form of x that one of the weights needs.
 XForms convert_inputs(Stream& s, const TensorView& x, std::span<const Weight* const> weights) {
   const LinearTable& kernels = *table().linear;
@@ -67,7 +84,7 @@ size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs) { return XForms(
 
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights) {
   const LinearTable& kernels = *table().linear;
-  const int64_t T = x.dim[0], K = x.dim[1];
+  const int64_t T = x.dim[0];
   if (T == 0 || weights.empty()) return;
   const auto* x_data = reinterpret_cast<const float*>(x.data);
   const int64_t x_stride = x.row_stride_bytes / 4;
@@ -85,22 +102,11 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
   const int64_t n_row_pieces = (T + cut.n_rows - 1) / cut.n_rows;
   for (size_t j = 0; j < weights.size(); ++j) {
     const Weight& w = *weights[j];
-    tasks[j] = {.dtype = w.dtype,
-                .table = code_table(w.dtype),
-                .packed = w.packed,
-                .tile_bytes = packed_tile_bytes(w.dtype, K),
-                .n_outputs = w.n_outputs,
-                .n_inputs = K,
-                .n_pieces = w.pieces.n,
-                .edges = w.pieces.edges.data(),
-                .fetches_into_second = core().fetches_into_second,
-                .has_dot_a_cycle = core().has_dot_a_cycle,
-                .x = x_data,
-                .x_stride = x_stride,
-                .x_bf16 = forms.bf16,
-                .x_int8 = forms.int8,
-                .out = reinterpret_cast<float*>(out[j].data),
-                .out_stride = out[j].row_stride_bytes / 4};
+    tasks[j] = task_of(w, out[j]);
+    tasks[j].x = x_data;
+    tasks[j].x_stride = x_stride;
+    tasks[j].x_bf16 = forms.bf16;
+    tasks[j].x_int8 = forms.int8;
     first_task[j + 1] = first_task[j] + (n_tiles[j] + cut.n_tiles[j] - 1) / cut.n_tiles[j] * n_row_pieces;
   }
   s.team().parallel_for(first_task[weights.size()], [&](int64_t task, int) {
@@ -109,6 +115,132 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
     const int64_t piece = (task - first_task[j]) / n_row_pieces, row_piece = (task - first_task[j]) % n_row_pieces;
     const int64_t tile = piece * cut.n_tiles[j], row = row_piece * cut.n_rows;
     kernels.product(tasks[j], row, std::min(T, row + cut.n_rows), tile, std::min(n_tiles[j], tile + cut.n_tiles[j]));
+  });
+}
+
+namespace {
+
+// The rows of all experts in the forms that their weights read, one expert after the other in the workspace: an
+// expert's rows lie as those of a product of its own.
+struct ExpertForms {
+  ExpertForms(std::byte* workspace, int64_t n_rows, int64_t K) : x(workspace, n_rows, K), bytes(x.bytes) {
+    if (workspace != nullptr) gathered = reinterpret_cast<float*>(workspace + bytes);
+    bytes += static_cast<size_t>(n_rows * K) * sizeof(float);
+  }
+  QuantisedRows int8_of(const ExpertRows& rows, int32_t e) const {
+    QuantisedRows out = x.int8;
+    out.n_rows = rows.n_rows_of(e);
+    out.groups += rows.first_row[e] * out.n_groups;
+    return out;
+  }
+
+  XForms x;
+  float* gathered = nullptr;  // where floats are read as they are and a row is not its own
+  size_t bytes = 0;
+};
+
+int32_t expert_of_row(const ExpertRows& rows, int64_t row) {
+  return static_cast<int32_t>(std::upper_bound(rows.first_row, rows.first_row + rows.n_experts, row) - rows.first_row) -
+         1;
+}
+
+struct NeededForms {
+  bool int8 = false, halves = false, bf16 = false, floats = false;
+};
+NeededForms needed_forms(const ExpertRows& rows, std::span<const std::span<const Weight>> experts) {
+  NeededForms needed;
+  for (const std::span<const Weight> all : experts) {
+    for (int32_t e = 0; e < rows.n_experts; ++e) {
+      if (rows.n_rows_of(e) == 0) continue;
+      const DType dtype = all[static_cast<size_t>(e)].dtype;
+      needed.int8 |= x_form(dtype) == XForm::kInt8;
+      needed.bf16 |= x_form(dtype) == XForm::kBf16;
+      needed.floats |= x_form(dtype) == XForm::kFloat;
+      needed.halves |= block_layout(dtype).group_len == 16;
+    }
+  }
+  return needed;
+}
+
+// How the products of experts are cut: each of all tasks takes so many tiles of one expert, and at most
+// kMaxProductRows rows of it.
+struct ExpertCut {
+  int64_t n_tiles = 0;                                // of a task
+  std::array<int64_t, kMaxExperts + 1> first_task{};  // of each expert
+};
+constexpr int64_t kTilesOfExpertPanel = 6, kExpertTasksPerThread = 8;
+int64_t n_parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+ExpertCut cut_experts(const ExpertRows& rows, std::span<const std::span<const Weight>> experts, int64_t n_threads) {
+  const auto tasks_of = [&](int32_t e, int64_t n_tiles) {
+    int64_t n = 0;
+    for (const std::span<const Weight> all : experts)
+      n += n_parts(n_parts(all.front().n_outputs, kTileOutputs), n_tiles);
+    return n * n_parts(rows.n_rows_of(e), kMaxProductRows);
+  };
+  ExpertCut cut;
+  int64_t n_panels = 0;
+  for (int32_t e = 0; e < rows.n_experts; ++e) n_panels += tasks_of(e, kTilesOfExpertPanel);
+  cut.n_tiles = std::max<int64_t>(1, n_panels / (kExpertTasksPerThread * n_threads)) * kTilesOfExpertPanel;
+  for (int32_t e = 0; e < rows.n_experts; ++e) {
+    const auto i = static_cast<size_t>(e);
+    cut.first_task[i + 1] = cut.first_task[i] + tasks_of(e, cut.n_tiles);
+  }
+  return cut;
+}
+
+}  // namespace
+
+size_t linear_experts_workspace_bytes(int64_t n_rows, int64_t n_inputs) {
+  return ExpertForms(nullptr, n_rows, n_inputs).bytes;
+}
+
+void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView& x, ops::ExpertInput input,
+                    const ExpertRows& rows, std::span<const std::span<const Weight>> experts) {
+  const LinearTable& kernels = *table().linear;
+  const int64_t n_rows = rows.n_rows(), K = x.dim[1];
+  if (n_rows == 0 || experts.empty()) return;
+  const NeededForms needed = needed_forms(rows, experts);
+  const bool gathers = needed.floats && input == ops::ExpertInput::kOfToken;
+  ExpertForms forms(s.workspace(linear_experts_workspace_bytes(n_rows, K)), n_rows, K);
+  forms.x.int8.has_halves = needed.halves;
+  const auto convert = [&](int64_t row, int64_t row_end) {
+    for (int32_t e = expert_of_row(rows, row); row < row_end; ++row) {
+      while (row >= rows.first_row[e + 1]) ++e;
+      const auto* from = x.row_as<const float>(input == ops::ExpertInput::kOfRow ? row : rows.token[row]);
+      const int64_t in_expert = row - rows.first_row[e];
+      if (needed.int8) kernels.quantise_rows(forms.int8_of(rows, e), from, 0, in_expert, in_expert + 1);
+      if (needed.bf16) kernels.round_rows(forms.x.bf16 + row * (K + K % 2), K, from, 0, 0, 1);
+      if (gathers) std::memcpy(forms.gathered + row * K, from, static_cast<size_t>(K) * sizeof(float));
+    }
+  };
+  if (needed.int8 || needed.bf16 || gathers) for_rows(s, n_rows, K, 4, convert);
+
+  const ExpertCut cut = cut_experts(rows, experts, s.team().n_threads());
+  s.team().parallel_for(cut.first_task[static_cast<size_t>(rows.n_experts)], [&](int64_t task, int) {
+    const auto first = cut.first_task.begin();
+    const auto e = static_cast<int32_t>(std::upper_bound(first, first + rows.n_experts, task) - first) - 1;
+    const int64_t n_of = rows.n_rows_of(e), n_row_pieces = n_parts(n_of, kMaxProductRows);
+    int64_t at = task - cut.first_task[static_cast<size_t>(e)];
+    size_t j = 0;
+    int64_t n_tiles = 0;
+    for (;; ++j) {
+      n_tiles = n_parts(experts[j].front().n_outputs, kTileOutputs);
+      const int64_t n_tasks = n_parts(n_tiles, cut.n_tiles) * n_row_pieces;
+      if (at < n_tasks) break;
+      at -= n_tasks;
+    }
+    TensorView to = out[j];
+    to.data += rows.first_row[e] * to.row_stride_bytes;
+    LinearTask product = task_of(experts[j][static_cast<size_t>(e)], to);
+    product.x = gathers ? forms.gathered + rows.first_row[e] * K : x.row_as<const float>(rows.first_row[e]);
+    product.x_stride = gathers ? K : x.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+    product.x_bf16 = forms.x.bf16 + rows.first_row[e] * (K + K % 2);
+    product.x_int8 = forms.int8_of(rows, e);
+    const int64_t rows_of_piece = n_parts(n_parts(n_of, n_row_pieces), 8) * 8;
+    const int64_t tile = at / n_row_pieces * cut.n_tiles, row = at % n_row_pieces * rows_of_piece;
+    if (row >= n_of) return;
+    kernels.product(product, row, std::min(n_of, row + rows_of_piece), tile, std::min(n_tiles, tile + cut.n_tiles));
   });
 }
 

@@ -286,11 +286,27 @@ void to_bf16(uint16_t* out, const float* x, int64_t n) {
   });
 }
 
+void add_experts(float* out, const float* y, int64_t y_stride, const int32_t* rows, const float* weights,
+                 const int32_t* group_end, int64_t n) {
+  over(n, [=](int64_t i, int len) IBID_LAMBDA {
+    f32x16 sums[8];
+    int j = 0;
+    for (int g = 0; g < 8; ++g) {
+      sums[g] = zero();
+      for (; j < group_end[g]; ++j) {
+        sums[g] = fma(broadcast(weights[j]), get(y + rows[j] * y_stride + i, len), sums[g]);
+      }
+    }
+    put(out + i,
+        add(add(add(sums[0], sums[1]), add(sums[2], sums[3])), add(add(sums[4], sums[5]), add(sums[6], sums[7]))), len);
+  });
+}
+
 }  // namespace
 
 extern const RowTable kRow;
 const RowTable kRow = {rms_norm, add_rms_norm, layer_norm, add_rows,      scale_row, silu_mul,   gelu_mul,   rope,
                        soft_cap, log_softmax,  look,       exp_below,     block_max, block_from, block_near, exp_row,
-                       tanh_row, silu_row,     gelu_row,   gelu_tanh_row, to_f16,    to_bf16};
+                       tanh_row, silu_row,     gelu_row,   gelu_tanh_row, to_f16,    to_bf16,    add_experts};
 
 }  // namespace ibid::cpu::IBID_ISA

@@ -54,6 +54,11 @@ struct RowTable {
   // To F16 and BF16, nearest even, subnormals kept.
   void (*to_f16)(uint16_t* out, const float* x, int64_t n);
   void (*to_bf16)(uint16_t* out, const float* x, int64_t n);
+
+  // The sum of kernels/expert_groups.h over rows[j] of y by weights[j], j ascending; group g ends before group_end[g],
+  // of 8.
+  void (*add_experts)(float* out, const float* y, int64_t y_stride, const int32_t* rows, const float* weights,
+                      const int32_t* group_end, int64_t n);
 };
 
 }  // namespace ibid::cpu

@@ -39,6 +39,10 @@ void store_latent(const PagedKv& kv, const TensorView& rows, const ForwardBatch&
 void copy_slots(const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
 void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
                      const ops::AttentionParams& params);
+// Fills all of `rows`; scores in double.
+void route(const ExpertRows& rows, const TensorView& logits, const Router& router);
+void add_experts(const TensorView& out, const TensorView& y, const ExpertRows& rows);
+void gate_rows(const TensorView& x, const TensorView& gate);
 void gather_rows(const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
 void soft_cap(const TensorView& logits, double cap);
 void log_softmax(const TensorView& out, const TensorView& logits);

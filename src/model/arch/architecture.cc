@@ -7,12 +7,23 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 10> kArchitectures = {{
+const std::array<Architecture, 21> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
     {"", "mimo", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},  // with an MTP layer after
     {"qwen3", "qwen3", qwen3_from_gguf, qwen3_from_folder, kLlamaNames},
+    {"", "mixtral", llama_from_gguf, mixtral_from_folder, kLlamaNames},
+    {"qwen2moe", "qwen2_moe", qwen2moe_from_gguf, qwen2moe_from_folder, kLlamaNames},
+    {"qwen3moe", "qwen3_moe", qwen3moe_from_gguf, qwen3moe_from_folder, kLlamaNames},
+    {"olmoe", "olmoe", olmoe_from_gguf, olmoe_from_folder, kLlamaNames},
+    {"granitemoe", "granitemoe", granitemoe_from_gguf, granitemoe_from_folder, kLlamaNames},
+    {"glm4moe", "glm4_moe", glm4moe_from_gguf, glm4moe_from_folder, kLlamaNames},
+    {"dots1", "dots1", dots1_from_gguf, dots1_from_folder, kLlamaNames},
+    {"minimax-m2", "minimax_m2", minimax_m2_from_gguf, minimax_m2_from_folder, kLlamaNames},
+    {"hy_v3", "hy_v3", hy_v3_from_gguf, hy_v3_from_folder, kLlamaNames},
+    {"hunyuan-moe", "hunyuan_v1_moe", hunyuan_moe_from_gguf, hunyuan_moe_from_folder, kLlamaNames},
+    {"ernie4_5-moe", "ernie4_5_moe", ernie4_5_moe_from_gguf, ernie4_5_moe_from_folder, kLlamaNames},
     {"smollm3", "smollm3", smollm3_from_gguf, smollm3_from_folder, kLlamaNames},
     {"phi3", "phi3", phi3_from_gguf, phi3_from_folder, kPhi3Names},
     {"gemma3", "gemma3_text", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},

@@ -16,7 +16,9 @@ namespace ibid {
 // A tensor's canonical name, which is GGUF's, and its name in a Hugging Face folder; {} stands for the layer.
 struct WeightName {
   std::string_view canonical;  // "blk.{}.attn_q.weight"
-  std::string_view folder;     // "layers.{}.self_attn.q_proj.weight", after the folder's "model." prefix
+  // "layers.{}.self_attn.q_proj.weight", after the folder's "model." prefix. A second {} is an expert: a folder has a
+  // tensor for each. Several rows of one canonical name: the one that the folder has.
+  std::string_view folder;
 };
 
 struct Architecture {
@@ -45,6 +47,27 @@ Result<ModelConfig> qwen2_from_gguf(const ModelFile& file);
 Result<ModelConfig> qwen2_from_folder(const ModelFile& file);
 Result<ModelConfig> qwen3_from_gguf(const ModelFile& file);
 Result<ModelConfig> qwen3_from_folder(const ModelFile& file);
+Result<ModelConfig> mixtral_from_folder(const ModelFile& file);
+Result<ModelConfig> qwen2moe_from_gguf(const ModelFile& file);
+Result<ModelConfig> qwen2moe_from_folder(const ModelFile& file);
+Result<ModelConfig> qwen3moe_from_gguf(const ModelFile& file);
+Result<ModelConfig> qwen3moe_from_folder(const ModelFile& file);
+Result<ModelConfig> olmoe_from_gguf(const ModelFile& file);
+Result<ModelConfig> olmoe_from_folder(const ModelFile& file);
+Result<ModelConfig> granitemoe_from_gguf(const ModelFile& file);
+Result<ModelConfig> granitemoe_from_folder(const ModelFile& file);
+Result<ModelConfig> glm4moe_from_gguf(const ModelFile& file);
+Result<ModelConfig> glm4moe_from_folder(const ModelFile& file);
+Result<ModelConfig> dots1_from_gguf(const ModelFile& file);
+Result<ModelConfig> dots1_from_folder(const ModelFile& file);
+Result<ModelConfig> minimax_m2_from_gguf(const ModelFile& file);
+Result<ModelConfig> minimax_m2_from_folder(const ModelFile& file);
+Result<ModelConfig> hy_v3_from_gguf(const ModelFile& file);
+Result<ModelConfig> hy_v3_from_folder(const ModelFile& file);
+Result<ModelConfig> hunyuan_moe_from_gguf(const ModelFile& file);
+Result<ModelConfig> hunyuan_moe_from_folder(const ModelFile& file);
+Result<ModelConfig> ernie4_5_moe_from_gguf(const ModelFile& file);
+Result<ModelConfig> ernie4_5_moe_from_folder(const ModelFile& file);
 Result<ModelConfig> smollm3_from_gguf(const ModelFile& file);
 Result<ModelConfig> smollm3_from_folder(const ModelFile& file);
 Result<ModelConfig> phi3_from_gguf(const ModelFile& file);

@@ -12,10 +12,29 @@
 
 namespace ibid::arch {
 
-// Fills sizes of each layer, norm, context, scale 1 / sqrt(Dk), one RoPE that all layers use, no windows.
-Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
+// Whether an architecture's mapping reads the keys of experts; else a file that has some is refused.
+enum class Experts : uint8_t { kRefused, kRead };
+// Fills sizes of each layer, norm, context, scale 1 / sqrt(Dk), one RoPE that all layers use, no windows, no experts.
+Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved,
+                                     Experts experts = Experts::kRefused);
 // The same without the results of the vocabulary's tensors (vocab_size, tied_embedding), for a file without any.
-Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved);
+Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved,
+                                     Experts experts = Experts::kRefused);
+
+// Experts as GGUF describes them: the keys `arch`.expert_*; a layer with a router has some. `router`: what the
+// architecture means where a key is absent.
+Status experts_from_gguf(const ModelFile& file, const Router& router, ModelConfig& config);
+// What config.json does not say about an architecture's experts.
+struct FolderExperts {
+  Router router = {};      // where a key is absent
+  bool reads_norm = true;  // norm_topk_prob; false: the architecture has no such choice
+  bool has_bias = false;   // of the choice
+  bool shared_gate = false;
+  std::string_view shared_count{};  // the key of how many shared experts there are, each as wide as an expert
+  std::string_view shared_len{};    // or that of their width together
+};
+Status experts_from_folder(const ModelFile& file, const std::string& prefix, const FolderExperts& kind,
+                           ModelConfig& config);
 
 // How texts are pooled, by GGUF's numbers of the kinds; nullopt: the file does not specify it.
 Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const std::string& key);
@@ -25,6 +44,7 @@ struct FolderDefaults {
   int64_t n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, trained_context_len = 0;
   double norm_eps = 0.0;
   bool tied_embedding = false;
+  Experts experts = Experts::kRefused;
 };
 // `prefix` is "" or "text_config.". RoPE is read apart (rope_from_folder).
 Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const std::string& prefix,

@@ -21,8 +21,9 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
   ASSIGN_OR_RETURN(config.architecture,
                    file.meta_string(file.has_meta("model_type") ? "model_type" : prefix + "model_type"));
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
-    if (file.has_meta(prefix + key)) {
-      return unsupported("the model is a mixture of experts (" + std::string(key) + "), which ibid does not run yet",
+    if (defaults.experts == Experts::kRefused && file.has_meta(prefix + key)) {
+      return unsupported("the model is a mixture of experts (" + std::string(key) + "), which ibid does not run for " +
+                             config.architecture,
                          key);
     }
   }

@@ -56,17 +56,17 @@ Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const st
   return kKinds[static_cast<size_t>(kind)];
 }
 
-Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved) {
+Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved, Experts experts) {
   ModelConfig config;
   config.shape = shape;
   ASSIGN_OR_RETURN(config.architecture, file.meta_string("general.architecture"));
   const std::string arch = config.architecture + ".";
-  if (file.has_meta(arch + "expert_count")) {
+  if (experts == Experts::kRefused && file.has_meta(arch + "expert_count")) {
     ASSIGN_OR_RETURN(int64_t n_experts, file.meta_int(arch + "expert_count"));
     if (n_experts != 0) {
-      return unsupported(
-          "the model is a mixture of " + std::to_string(n_experts) + " experts, which ibid does not run yet",
-          arch + "expert_count");
+      return unsupported("the model is a mixture of " + std::to_string(n_experts) +
+                             " experts, which ibid does not run for " + config.architecture,
+                         arch + "expert_count");
     }
   }
   ASSIGN_OR_RETURN(config.n_layers, file.meta_int(arch + "block_count"));
@@ -92,8 +92,8 @@ Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool in
   return config;
 }
 
-Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved) {
-  ASSIGN_OR_RETURN(ModelConfig config, layers_from_gguf(file, shape, interleaved));
+Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved, Experts experts) {
+  ASSIGN_OR_RETURN(ModelConfig config, layers_from_gguf(file, shape, interleaved, experts));
   const std::string arch = config.architecture + ".";
   const TensorInfo* embedding = file.find("token_embd.weight");
   if (embedding == nullptr || embedding->view.rank != 2) {

@@ -1,13 +1,13 @@
-// qwen2 (biases of q, k and v) and qwen3 (norms of q's and k's heads instead).
+// qwen2 (biases of q, k and v) and qwen3 (norms of q's and k's heads instead), and both with experts.
 #include "model/arch/architecture.h"
 #include "model/arch/common.h"
 
 namespace ibid::arch {
 namespace {
 
-Result<ModelConfig> from_gguf(const ModelFile& file) {
-  return common_from_gguf(file, Shape::kLlama, /*interleaved=*/false);
-}
+constexpr bool kInterleaved = false;
+
+Result<ModelConfig> from_gguf(const ModelFile& file) { return common_from_gguf(file, Shape::kLlama, kInterleaved); }
 
 Result<ModelConfig> from_folder(const ModelFile& file, const FolderDefaults& defaults) {
   ASSIGN_OR_RETURN(ModelConfig config, common_from_folder(file, Shape::kLlama, "", defaults));
@@ -49,6 +49,36 @@ Result<ModelConfig> qwen3_from_folder(const ModelFile& file) {
   TRY(flag_must_be(file, "attention_bias", false));
   ASSIGN_OR_RETURN(ModelConfig config, from_folder(file, {.head_len = 128}));
   config.qk_norm = true;
+  return config;
+}
+
+// GGUF has no key for whether the weights of experts are normalised: qwen2's are not, qwen3's are.
+Result<ModelConfig> qwen2moe_from_gguf(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, common_from_gguf(file, Shape::kLlama, kInterleaved, Experts::kRead));
+  config.qkv_bias = true;
+  TRY(experts_from_gguf(file, {}, config));
+  return config;
+}
+
+Result<ModelConfig> qwen2moe_from_folder(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, from_folder(file, {.experts = Experts::kRead}));
+  ASSIGN_OR_RETURN(config.qkv_bias, file.meta_bool("qkv_bias", true));
+  TRY(experts_from_folder(file, "", {.shared_gate = true, .shared_len = "shared_expert_intermediate_size"}, config));
+  return config;
+}
+
+Result<ModelConfig> qwen3moe_from_gguf(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, common_from_gguf(file, Shape::kLlama, kInterleaved, Experts::kRead));
+  config.qk_norm = true;
+  TRY(experts_from_gguf(file, {.normalises = true}, config));
+  return config;
+}
+
+Result<ModelConfig> qwen3moe_from_folder(const ModelFile& file) {
+  TRY(flag_must_be(file, "attention_bias", false));
+  ASSIGN_OR_RETURN(ModelConfig config, from_folder(file, {.experts = Experts::kRead}));
+  config.qk_norm = true;
+  TRY(experts_from_folder(file, "", {}, config));
   return config;
 }
 

@@ -1,7 +1,9 @@
 #include "model/testing/config_as_gguf.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "format/gguf_writer.h"
 #include "model/arch/architecture.h"
@@ -14,11 +16,18 @@ namespace {
 
 // GGUF's architecture and whether it keeps rotated pairs side by side.
 std::string gguf_architecture(const std::string& name) {
-  if (name == "mistral") return "llama";
-  if (name == "gemma3_text") return "gemma3";
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"mistral", "llama"},         {"gemma3_text", "gemma3"},         {"mixtral", "llama"},
+      {"qwen2_moe", "qwen2moe"},    {"qwen3_moe", "qwen3moe"},         {"glm4_moe", "glm4moe"},
+      {"minimax_m2", "minimax-m2"}, {"hunyuan_v1_moe", "hunyuan-moe"}, {"ernie4_5_moe", "ernie4_5-moe"}};
+  for (const auto& [of_folder, of_gguf] : kNames) {
+    if (name == of_folder) return std::string(of_gguf);
+  }
   return name;
 }
-bool interleaves(const std::string& gguf_name) { return gguf_name == "llama" || gguf_name == "smollm3"; }
+bool interleaves(const std::string& gguf_name) {
+  return gguf_name == "llama" || gguf_name == "smollm3" || gguf_name == "granitemoe";
+}
 
 void put_rope(const ModelConfig& c, const std::string& arch, Metadata& m) {
   if (c.ropes.empty()) return;
@@ -64,6 +73,30 @@ MetaValue of_layers(const ModelConfig& c, int64_t LayerConfig::*size) {
   return values.front();
 }
 
+// As converters write them: what an architecture always does has no key.
+void put_experts(const ModelConfig& c, const std::string& arch, Metadata& m) {
+  const LayerConfig& of = *c.first_with_experts();
+  m[arch + "feed_forward_length"] = of.expert_len;
+  for (const LayerConfig& layer : c.layers) {
+    if (layer.n_experts == 0) m[arch + "feed_forward_length"] = layer.ffn_len;
+  }
+  m[arch + "expert_count"] = of.n_experts;
+  m[arch + "expert_used_count"] = of.n_experts_used;
+  if (arch == "llama." || arch == "olmoe." || arch == "granitemoe.") return;
+  m[arch + "expert_feed_forward_length"] = of.expert_len;
+  if (of.ffn_len > 0) m[arch + "expert_shared_feed_forward_length"] = of.ffn_len;
+  const auto n_dense = std::ranges::find_if(c.layers, [](const LayerConfig& l) { return l.n_experts > 0; });
+  if (!arch.starts_with("qwen")) m[arch + "leading_dense_block_count"] = int64_t{n_dense - c.layers.begin()};
+  if (arch.starts_with("qwen") || arch.starts_with("ernie") || arch.starts_with("hunyuan")) return;
+  m[arch + "expert_weights_norm"] = c.router.normalises;
+  m[arch + "expert_weights_scale"] = static_cast<double>(c.router.scale);
+  m[arch + "expert_gating_func"] = 1 + static_cast<int64_t>(c.router.score);
+  if (c.router.n_groups > 1) {
+    m[arch + "expert_group_count"] = int64_t{c.router.n_groups};
+    m[arch + "expert_group_used_count"] = int64_t{c.router.groups_used};
+  }
+}
+
 Metadata metadata_of_encoder(const ModelConfig& c, const std::string& arch) {
   Metadata m;
   m["general.architecture"] = c.architecture;
@@ -81,6 +114,21 @@ Metadata metadata_of_encoder(const ModelConfig& c, const std::string& arch) {
                                      : pooling == Pooling::kRank  ? 4
                                                                   : 0};
   return m;
+}
+
+void add_experts(const ModelConfig& c, const LayerConfig& layer, const std::string& p, std::vector<TensorSpec>& specs) {
+  using Kind = TensorSpec::Kind;
+  const int64_t E = layer.n_experts, F = layer.expert_len, shared = layer.ffn_len;
+  specs.push_back({p + "ffn_gate_inp.weight", Kind::kRouter, {E, c.width}});
+  if (c.router_bias) specs.push_back({p + "exp_probs_b.bias", Kind::kBias, {E}});
+  specs.push_back({p + "ffn_gate_exps.weight", Kind::kMatrix, {E, F, c.width}});
+  specs.push_back({p + "ffn_up_exps.weight", Kind::kMatrix, {E, F, c.width}});
+  specs.push_back({p + "ffn_down_exps.weight", Kind::kMatrix, {E, c.width, F}});
+  if (shared == 0) return;
+  specs.push_back({p + "ffn_gate_shexp.weight", Kind::kMatrix, {shared, c.width}});
+  specs.push_back({p + "ffn_up_shexp.weight", Kind::kMatrix, {shared, c.width}});
+  specs.push_back({p + "ffn_down_shexp.weight", Kind::kMatrix, {c.width, shared}});
+  if (c.shared_gate) specs.push_back({p + "ffn_gate_inp_shexp.weight", Kind::kBias, {c.width}});
 }
 
 std::vector<TensorSpec> tensors_of_encoder(const ModelConfig& c) {
@@ -122,7 +170,47 @@ std::string folder_prefix(const ModelFile& folder, const std::string& name) {
   return "";
 }
 
+Status append(const ModelFile& folder, const std::string& name, std::vector<float>& out) {
+  ASSIGN_OR_RETURN(TensorView view, folder.tensor(folder_prefix(folder, name) + name));
+  const size_t at = out.size();
+  out.resize(at + static_cast<size_t>(view.n_elements()));
+  dequantise(view, out.data() + at);
+  return {};
+}
+
+// What the folder has of it: one tensor, one of each expert, or half of the rows of gate and up in one.
+Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture& architecture,
+                                     const std::string& canonical, int64_t layer, const std::vector<int64_t>& dims) {
+  std::vector<float> out;
+  std::string missing = canonical;
+  for (const WeightName& n : architecture.names) {
+    if (n.canonical != canonical) continue;
+    const std::string name = layer_name(n.folder, layer), first = layer_name(name, 0);
+    missing = first;
+    if (folder.find(folder_prefix(folder, first) + first) == nullptr) continue;
+    const bool each = name.find("{}") != std::string::npos;
+    for (int64_t e = 0; e < (each ? dims[0] : 1); ++e) TRY(append(folder, layer_name(name, e), out));
+    return out;
+  }
+  const bool is_gate = canonical == "blk.{}.ffn_gate_exps.weight";
+  if (!is_gate && canonical != "blk.{}.ffn_up_exps.weight") return invalid(folder.path() + " has no tensor " + missing);
+  const int64_t n = dims[1] * dims[2];
+  ASSIGN_OR_RETURN(const std::vector<float> both, values_of(folder, architecture, "blk.{}.ffn_gate_up_exps.weight",
+                                                            layer, {dims[0], 2 * dims[1], dims[2]}));
+  for (int64_t e = 0; e < dims[0]; ++e) {
+    const auto half = both.begin() + (2 * e + (is_gate ? 0 : 1)) * n;
+    out.insert(out.end(), half, half + n);
+  }
+  return out;
+}
+
 }  // namespace
+
+TensorView view_of(void* bytes, DType dtype, const std::vector<int64_t>& dims) {
+  if (dims.size() == 1) return TensorView(bytes, dtype, {dims[0]});
+  if (dims.size() == 2) return TensorView(bytes, dtype, {dims[0], dims[1]});
+  return TensorView(bytes, dtype, {dims[0], dims[1], dims[2]});
+}
 
 Metadata metadata_of(const ModelConfig& c) {
   const std::string name = gguf_architecture(c.architecture), arch = name + ".";
@@ -131,7 +219,11 @@ Metadata metadata_of(const ModelConfig& c) {
   m["general.architecture"] = name;
   m[arch + "block_count"] = c.n_layers;
   m[arch + "embedding_length"] = c.width;
-  m[arch + "feed_forward_length"] = of_layers(c, &LayerConfig::ffn_len);
+  if (c.first_with_experts() == nullptr) {
+    m[arch + "feed_forward_length"] = of_layers(c, &LayerConfig::ffn_len);
+  } else {
+    put_experts(c, arch, m);
+  }
   m[arch + "attention.head_count"] = of_layers(c, &LayerConfig::n_heads);
   m[arch + "attention.head_count_kv"] = of_layers(c, &LayerConfig::n_kv_heads);
   m[arch + "attention.key_length"] = c.layers.front().key_len;
@@ -139,6 +231,12 @@ Metadata metadata_of(const ModelConfig& c) {
   m[arch + "attention.layer_norm_rms_epsilon"] = static_cast<double>(c.norm_eps);
   m[arch + "context_length"] = c.trained_context_len;
   m[arch + "vocab_size"] = c.vocab_size;
+  if (c.embedding_scale != 1 && c.shape == Shape::kLlama) {
+    m[arch + "embedding_scale"] = static_cast<double>(c.embedding_scale);
+  }
+  if (c.residual_scale != 1) m[arch + "residual_scale"] = static_cast<double>(c.residual_scale);
+  if (c.logit_scale != 1) m[arch + "logit_scale"] = 1.0 / static_cast<double>(c.logit_scale);
+  if (name == "granitemoe") m[arch + "attention.scale"] = static_cast<double>(c.layers.front().attention_scale);
   put_rope(c, arch, m);
   std::vector<int64_t> slides;
   int64_t window = 0;
@@ -187,17 +285,19 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
       if (owns_cache) bias(p + "attn_v.bias", layer.v_len());
     }
     if (c.qk_norm) {
-      norm(p + "attn_q_norm.weight", layer.key_len);
-      if (owns_cache) norm(p + "attn_k_norm.weight", layer.key_len);
+      norm(p + "attn_q_norm.weight", c.qk_norm_whole ? layer.q_len() : layer.key_len);
+      if (owns_cache) norm(p + "attn_k_norm.weight", c.qk_norm_whole ? layer.k_len() : layer.key_len);
     }
     matrix(p + "attn_output.weight", c.width, layer.attention_len());
-    if (c.fused_gate_up) {
+    if (layer.n_experts > 0) {
+      add_experts(c, layer, p, specs);
+    } else if (c.fused_gate_up) {
       matrix(p + "ffn_up.weight", 2 * layer.ffn_len, c.width);
     } else {
       matrix(p + "ffn_gate.weight", layer.ffn_len, c.width);
       matrix(p + "ffn_up.weight", layer.ffn_len, c.width);
     }
-    matrix(p + "ffn_down.weight", c.width, layer.ffn_len);
+    if (layer.n_experts == 0) matrix(p + "ffn_down.weight", c.width, layer.ffn_len);
     if (c.shape == Shape::kGemma) {
       norm(p + "post_attention_norm.weight", c.width);
       norm(p + "post_ffw_norm.weight", c.width);
@@ -236,9 +336,7 @@ Result<ModelFile> as_gguf(const ModelFile& folder) {
   auto add = [&parts](const std::string& name, const std::vector<float>& values, const std::vector<int64_t>& dims) {
     auto copy = std::make_unique<std::byte[]>(values.size() * sizeof(float));
     std::memcpy(copy.get(), values.data(), values.size() * sizeof(float));
-    TensorView view = dims.size() == 1 ? TensorView(copy.get(), DType::kF32, {dims[0]})
-                                       : TensorView(copy.get(), DType::kF32, {dims[0], dims[1]});
-    parts.tensors.push_back({name, view});
+    parts.tensors.push_back({name, view_of(copy.get(), DType::kF32, dims)});
     parts.copies.push_back(std::move(copy));
   };
   const bool interleaved = interleaves(gguf_architecture(config.architecture));
@@ -250,13 +348,7 @@ Result<ModelFile> as_gguf(const ModelFile& folder) {
       layer = std::stoll(pattern.substr(4, end - 4));
       pattern = "blk.{}" + pattern.substr(end);
     }
-    const WeightName* found = nullptr;
-    for (const WeightName& n : architecture->names) found = n.canonical == pattern ? &n : found;
-    CHECK(found != nullptr, pattern.c_str());
-    const std::string name = layer_name(found->folder, layer);
-    ASSIGN_OR_RETURN(TensorView view, folder.tensor(folder_prefix(folder, name) + name));
-    std::vector<float> values(static_cast<size_t>(view.n_elements()));
-    dequantise(view, values.data());
+    ASSIGN_OR_RETURN(std::vector<float> values, values_of(folder, *architecture, pattern, layer, spec.dims));
     if (spec.kind == TensorSpec::Kind::kNorm) {
       for (float& v : values) v += config.norm_offset;
     }

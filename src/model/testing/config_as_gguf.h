@@ -18,13 +18,16 @@ using Metadata = std::map<std::string, MetaValue, std::less<>>;
 Metadata metadata_of(const ModelConfig& config);
 
 struct TensorSpec {
-  enum class Kind { kEmbedding, kMatrix, kNorm, kBias };
-  std::string name;  // GGUF's
+  enum class Kind { kEmbedding, kMatrix, kRouter, kNorm, kBias };  // a router is a matrix of F32
+  std::string name;                                                // GGUF's
   Kind kind = Kind::kMatrix;
   std::vector<int64_t> dims;
 };
 // Every tensor that the forward pass of `config` reads, under its GGUF name.
 std::vector<TensorSpec> tensors_of(const ModelConfig& config);
+
+// A contiguous tensor of one to three dimensions.
+TensorView view_of(void* bytes, DType dtype, const std::vector<int64_t>& dims);
 
 // RoPE data that GGUF keeps as tensors: rope_freqs.weight, rope_factors_short.weight, rope_factors_long.weight.
 std::map<std::string, std::vector<float>> rope_vectors_of(const ModelConfig& config);

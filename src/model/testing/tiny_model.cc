@@ -12,8 +12,8 @@
 namespace ibid::testing {
 namespace {
 
-constexpr std::array<std::string_view, 7> kArchitectures = {"llama",   "mistral", "qwen2", "qwen3",
-                                                            "smollm3", "phi3",    "gemma3"};
+constexpr std::array<std::string_view, 10> kArchitectures = {"llama", "mistral", "qwen2",    "qwen3",    "smollm3",
+                                                             "phi3",  "gemma3",  "qwen3moe", "qwen2moe", "glm4moe"};
 constexpr std::array<DType, 16> kDTypes = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
                                            DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
                                            DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
@@ -80,9 +80,15 @@ void random_row(DType dtype, Random& random, std::byte* row, int64_t bytes) {
   }
 }
 
+int64_t n_rows(const std::vector<int64_t>& dims) {
+  int64_t n = 1;
+  for (size_t i = 0; i + 1 < dims.size(); ++i) n *= dims[i];
+  return n;
+}
+
 void fill(const TensorSpec& spec, DType dtype, Random& random, std::byte* out) {
   using Kind = TensorSpec::Kind;
-  const int64_t columns = spec.dims.back(), rows = spec.dims.size() == 2 ? spec.dims[0] : 1;
+  const int64_t columns = spec.dims.back(), rows = n_rows(spec.dims);
   std::vector<float> row(static_cast<size_t>(columns));
   for (int64_t r = 0; r < rows; ++r) {
     std::byte* to = out + r * row_bytes(dtype, columns);
@@ -92,6 +98,7 @@ void fill(const TensorSpec& spec, DType dtype, Random& random, std::byte* out) {
     }
     const float scale = spec.kind == Kind::kMatrix      ? 1.3f / std::sqrt(static_cast<float>(columns))
                         : spec.kind == Kind::kEmbedding ? 0.6f
+                        : spec.kind == Kind::kRouter    ? 1.0f
                                                         : 0.2f;
     for (float& x : row) x = (spec.kind == Kind::kNorm ? 1.0f : 0.0f) + scale * random.normal();
     quantise_row(dtype, row.data(), to, columns);
@@ -166,6 +173,29 @@ ModelConfig tiny_encoder(ModelConfig c, LayerConfig layer, bool has_head) {
   return c;
 }
 
+// The second of qwen3moe's layers has none, nor has the first of glm4moe's; the others have a shared one too.
+void put_experts(ModelConfig& c, bool wide) {
+  const bool is_glm = c.architecture == "glm4moe", is_qwen3 = c.architecture == "qwen3moe";
+  c.shared_gate = c.architecture == "qwen2moe";
+  c.router.normalises = is_qwen3 || is_glm;
+  if (is_glm) {
+    c.router_bias = true;
+    c.router.score = RouterScore::kSigmoid;
+    c.router.sum_epsilon = 1e-20f;
+    c.router.scale = 2.5f;
+    c.router.n_groups = 5;
+    c.router.groups_used = 3;
+  }
+  for (size_t l = 0; l < c.layers.size(); ++l) {
+    if ((is_qwen3 && l == 1) || (is_glm && l == 0)) continue;
+    LayerConfig& layer = c.layers[l];
+    layer.n_experts = 10;
+    layer.n_experts_used = 3;
+    layer.expert_len = wide ? 256 : 64;
+    layer.ffn_len = is_qwen3 ? 0 : is_glm ? layer.expert_len : layer.ffn_len;
+  }
+}
+
 }  // namespace
 
 std::span<const std::string_view> tiny_architectures() { return kArchitectures; }
@@ -178,7 +208,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   LayerConfig layer;
   c.architecture = a;
   c.shape = a == "gemma3" ? Shape::kGemma : Shape::kLlama;
-  c.n_layers = o.n_layers != 0 ? o.n_layers : a == "smollm3" || a == "gemma3" ? 4 : 2;
+  c.n_layers = o.n_layers != 0 ? o.n_layers : a == "smollm3" || a == "gemma3" ? 4 : a == "qwen3moe" ? 3 : 2;
   c.width = wide ? 256 : 96;
   layer.ffn_len = wide ? 256 : 160;
   layer.n_heads = wide ? 8 : 6;
@@ -195,18 +225,19 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   c.norm_eps = 0x1p-16f;
   layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(layer.key_len));
   if (a.starts_with("bert")) return tiny_encoder(std::move(c), layer, a == "bert_rank");
-  c.qkv_bias = a == "qwen2";
-  c.qk_norm = a == "qwen3" || a == "gemma3";
+  c.qkv_bias = a.starts_with("qwen2") || a == "glm4moe";
+  c.qk_norm = a.starts_with("qwen3") || a == "gemma3" || a == "glm4moe";
   c.fused_qkv = c.fused_gate_up = a == "phi3";
   c.tied_embedding = a == "qwen2" || a == "smollm3" || a == "gemma3";
   c.layers.assign(static_cast<size_t>(c.n_layers), layer);
-  const int n_pairs = static_cast<int>(layer.key_len / 2);
+  const int n_pairs = static_cast<int>(layer.key_len / (a == "glm4moe" ? 4 : 2));
   c.ropes.push_back(tiny_rope(o, a == "phi3" ? RopeScaling::kLongrope : o.scaling, n_pairs));
   for (size_t l = 0; l < c.layers.size(); ++l) {
     if (a == "mistral") c.layers[l].window = o.window;
     if (a == "smollm3" && l % 4 == 3) c.layers[l].rope = kNoRope;
     if (a == "gemma3" && l % 3 != 2) c.layers[l].window = o.window, c.layers[l].rope = 1;
   }
+  if (a.ends_with("moe")) put_experts(c, wide);
   if (a == "gemma3") {
     c.ropes.push_back(c.ropes[0]);
     c.ropes[0].base = 1e6;
@@ -224,16 +255,15 @@ std::shared_ptr<const ModelFile> tiny_file_of(const ModelConfig& config, const T
   parts.metadata = metadata_of(config);
   if (o.tokenizer) put_tokenizer(config.vocab_size, parts.metadata);
   auto add = [&parts](const std::string& name, DType dtype, const std::vector<int64_t>& dims) {
-    const int64_t rows = dims.size() == 2 ? dims[0] : 1;
-    auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(rows * row_bytes(dtype, dims.back())));
-    TensorView view = dims.size() == 2 ? TensorView(bytes.get(), dtype, {dims[0], dims[1]})
-                                       : TensorView(bytes.get(), dtype, {dims[0]});
+    auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(n_rows(dims) * row_bytes(dtype, dims.back())));
+    TensorView view = view_of(bytes.get(), dtype, dims);
     parts.tensors.push_back({name, view});
     parts.copies.push_back(std::move(bytes));
     return view.data;
   };
   for (const TensorSpec& spec : tensors_of(config)) {
-    const DType dtype = spec.dims.size() == 2 ? o.dtype : DType::kF32;
+    const bool is_float = spec.dims.size() == 1 || spec.kind == TensorSpec::Kind::kRouter;
+    const DType dtype = is_float ? DType::kF32 : o.dtype;
     Random random(hash_name(spec.name, o.seed));
     fill(spec, dtype, random, add(spec.name, dtype, spec.dims));
   }

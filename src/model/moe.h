@@ -1,0 +1,28 @@
+// Experts: a feed-forward of which each token uses some of many, chosen by a router, and beside them shared experts
+// that all tokens use.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "model/blocks.h"
+
+namespace ibid {
+
+struct MoeWeights {
+  Linear router;                 // [E, C], F32
+  TensorView bias;               // [E] of the choice; rank 0: none
+  std::vector<Weight> gate_up;   // [2 F, C] of each expert, gate first; empty: they are apart
+  std::vector<Weight> gate, up;  // [F, C] of each expert
+  std::vector<Weight> down;      // [C, F] of each expert
+  FfnWeights shared;             // of width ffn_len, where that is not 0
+  Linear shared_gate;            // [1, C], where the model has it
+};
+Status load_moe(WeightLoader& loader, const ModelConfig& config, int64_t layer, MoeWeights& out);
+
+// t.h -> t.out, of a layer with experts; writes t.experts, t.gate and t.up.
+//   y = sum over the used experts of weight_e expert_e(h)                     (kernels/expert_rows.h, expert_groups.h)
+//     + [sigmoid(shared_gate h)] shared(h), where there are shared experts
+void moe_ffn(Pass& p, const MoeWeights& w, int layer);
+
+}  // namespace ibid
