@@ -398,7 +398,7 @@ Status join(ModelFile::Parts& all, ModelFile::Parts part, size_t i, size_t n) {
   ASSIGN_OR_RETURN(const int64_t count, split_number(part, "split.count", 1));
   if (no != static_cast<int64_t>(i) || count != static_cast<int64_t>(n)) {
     return invalid(part.path + " is file " + std::to_string(no + 1) + " of " + std::to_string(count) +
-                       " of a split model, and its name says " + std::to_string(i + 1) + " of " + std::to_string(n),
+                       " of a split model, and its name has " + std::to_string(i + 1) + " of " + std::to_string(n),
                    part.path);
   }
   std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(all.tensors));

@@ -24,7 +24,7 @@ Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool in
 // Experts as GGUF describes them: the keys `arch`.expert_*; a layer with a router has some. `router`: what the
 // architecture means where a key is absent.
 Status experts_from_gguf(const ModelFile& file, const Router& router, ModelConfig& config);
-// What config.json does not say about an architecture's experts.
+// What config.json lacks about an architecture's experts.
 struct FolderExperts {
   Router router = {};      // where a key is absent
   bool reads_norm = true;  // norm_topk_prob; false: the architecture has no such choice

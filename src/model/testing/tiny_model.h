@@ -25,7 +25,8 @@ struct TinyModelOptions {
   bool tokenizer = false;                    // byte-level, 256 bytes, <|endoftext|>, <|im_start|>, <|im_end|>
 };
 
-// Those that make tokens: llama, mistral, qwen2, qwen3, smollm3, phi3, gemma3; with experts qwen3moe, qwen2moe, glm4moe.
+// Those that make tokens: llama, mistral, qwen2, qwen3, smollm3, phi3, gemma3; with experts qwen3moe, qwen2moe,
+// glm4moe.
 std::span<const std::string_view> tiny_architectures();
 // Every dtype that a matrix may have.
 std::span<const DType> tiny_dtypes();
