@@ -26,6 +26,18 @@ TEST(QuantMix, FeltMatricesGetMoreBits) {
   EXPECT_EQ(of(QuantMix::kF16, "output.weight"), DType::kF16);
 }
 
+TEST(QuantMix, ExpertsHaveTheTypesOfTheMatricesInWhosePlaceTheyAre) {
+  for (const QuantMix mix : {QuantMix::kQ4_K_M, QuantMix::kQ2_K, QuantMix::kIQ4_XS}) {
+    for (const char* layer : {"blk.0.", "blk.9.", "blk.30."}) {
+      for (const char* experts : {"_exps.weight", "_shexp.weight"}) {
+        for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+          EXPECT_EQ(of(mix, std::string(layer) + name + experts), of(mix, std::string(layer) + name + ".weight"));
+        }
+      }
+    }
+  }
+}
+
 TEST(QuantMix, RowsThatBlocksDoNotFillGetANeighbourOfAsManyBits) {
   EXPECT_EQ(of(QuantMix::kQ4_K_M, "blk.0.attn_q.weight", 576), DType::kQ5_0);
   EXPECT_EQ(of(QuantMix::kQ5_K_M, "blk.0.attn_q.weight", 576), DType::kQ5_1);

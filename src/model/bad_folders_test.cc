@@ -268,5 +268,101 @@ TEST(ModelConfig, EveryBadFolderIsRefusedByASentence) {
   }
 }
 
+// Of qwen3 with eight experts of 32, two for a token, or as another architecture.
+const std::vector<Bad>& bad_experts() {
+  static const std::vector<Bad> cases = {
+      {"no experts", [](auto& p) { set(p, "num_experts", int64_t{0}); }, "0 experts"},
+      {"2^50 experts", [](auto& p) { set(p, "num_experts", int64_t{1} << 50); }, "1 to 1024"},
+      {"no number of experts", [](auto& p) { p.metadata.erase("num_experts"); }, "num_experts"},
+      {"more used than there are", [](auto& p) { set(p, "num_experts_per_tok", int64_t{9}); }, "1 to 8"},
+      {"none used", [](auto& p) { set(p, "num_experts_per_tok", int64_t{0}); }, "that a token uses"},
+      {"other numbers in other layers",
+       [](auto& p) {
+         set(p, "num_experts_per_tok", std::vector<int64_t>{2, 3});
+       },
+       "different numbers"},
+      {"a negative width", [](auto& p) { set(p, "moe_intermediate_size", int64_t{-32}); }, "width of an expert"},
+      {"a width of 2^63 - 1", [](auto& p) { set(p, "moe_intermediate_size", INT64_MAX); }, "width of an expert"},
+      {"in every zeroth layer", [](auto& p) { set(p, "decoder_sparse_step", int64_t{0}); }, "decoder_sparse_step"},
+      {"kinds of other than its layers",
+       [](auto& p) {
+         set(p, "mlp_layer_types", std::vector<std::string>{"sparse", "dense"});
+       },
+       "2 kinds of feed-forward"},
+      {"an unknown kind of layer", [](auto& p) { set(p, "mlp_layer_types", std::vector<std::string>(8, "cubic")); },
+       "cubic"},
+      {"normalisation as text", [](auto& p) { set(p, "norm_topk_prob", std::string("yes")); }, "norm_topk_prob"},
+      {"glm that scores otherwise",
+       [](auto& p) {
+         set(p, "model_type", std::string("glm4_moe"));
+         set(p, "scoring_func", std::string("softmax"));
+       },
+       "scoring_func"},
+      {"glm with too many shared experts",
+       [](auto& p) {
+         set(p, "model_type", std::string("glm4_moe"));
+         set(p, "n_shared_experts", int64_t{1} << 40);
+       },
+       "shared experts"},
+      {"glm whose groups are not equal",
+       [](auto& p) {
+         set(p, "model_type", std::string("glm4_moe"));
+         set(p, "n_group", int64_t{3});
+       },
+       "equal groups"},
+      {"olmoe that clamps",
+       [](auto& p) {
+         set(p, "model_type", std::string("olmoe"));
+         set(p, "clip_qkv", 8.0);
+       },
+       "clip_qkv"},
+      {"granite that divides logits by zero",
+       [](auto& p) {
+         set(p, "model_type", std::string("granitemoe"));
+         set(p, "logits_scaling", 0.0);
+       },
+       "logits"},
+      {"minimax that turns more than a head",
+       [](auto& p) {
+         set(p, "model_type", std::string("minimax_m2"));
+         set(p, "rotary_dim", int64_t{256});
+       },
+       "rotary_dim"},
+      {"hunyuan with two shared experts",
+       [](auto& p) {
+         set(p, "model_type", std::string("hunyuan_v1_moe"));
+         set(p, "num_shared_expert", int64_t{2});
+       },
+       "shared expert"},
+      {"hunyuan with an alpha of minus one",
+       [](auto& p) {
+         set(p, "model_type", std::string("hunyuan_v1_moe"));
+         set(p, "rope_scaling.type", std::string("dynamic"));
+         set(p, "rope_scaling.alpha", -1.0);
+       },
+       "alpha"},
+      {"a dense architecture", [](auto& p) { set(p, "model_type", std::string("qwen3")); }, "does not run for qwen3"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadFolderWithExpertsIsRefusedByASentence) {
+  const auto parts_of = [] {
+    ModelFile::Parts parts = folder_parts("qwen3_moe");
+    set(parts, "num_experts", int64_t{8});
+    set(parts, "num_experts_per_tok", int64_t{2});
+    set(parts, "moe_intermediate_size", int64_t{32});
+    return parts;
+  };
+  EXPECT_TRUE(read(parts_of()).ok());
+  for (const Bad& bad : bad_experts()) {
+    ModelFile::Parts parts = parts_of();
+    bad.change(parts);
+    const Result<ModelConfig> config = read(std::move(parts));
+    ASSERT_FALSE(config.ok()) << bad.what;
+    EXPECT_NE(config.error().message.find(bad.says), std::string::npos) << bad.what << ": " << config.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace ibid

@@ -112,6 +112,24 @@ TEST(OpWork, OfTheLastLayerIsKeysAndValuesIfNoRowsAreNeeded) {
   EXPECT_EQ(2 * counted.macs("paged_attention"), attention(40) / kLayers * (kLayers - 1));
 }
 
+// A token's products are those of the experts that it uses, and an expert that several tokens use is read once.
+TEST(OpWork, OfExpertsIsThatOfTheOnesThatAreUsed) {
+  LoadedModel m(testing::TinyModelOptions{.architecture = "qwen3moe", .dtype = DType::kF16});
+  const ModelConfig& c = m.model->config();
+  const LayerConfig& layer = *c.first_with_experts();
+  const int64_t one = 3 * c.width * layer.expert_len;  // gate, up and down of an expert
+  {
+    Counted counted;
+    m.logits(testing::some_tokens(1, 96), {});
+    EXPECT_EQ(counted.macs("linear_experts"), 2 * layer.n_experts_used * one) << "in two of its three layers";
+    EXPECT_EQ(counted.sums["linear_experts"].bytes, 2 * layer.n_experts_used * one * 2);
+  }
+  Counted counted;
+  m.logits(testing::some_tokens(60, 96), {});
+  EXPECT_EQ(counted.macs("linear_experts"), 60 * 2 * layer.n_experts_used * one);
+  EXPECT_EQ(counted.sums["linear_experts"].bytes, 2 * layer.n_experts * one * 2) << "all are used";
+}
+
 // Products of quantised weights are int8's; a window bounds what attention reads.
 TEST(OpWork, NamesTheUnitAndKeepsToTheWindow) {
   LoadedModel quantised(testing::TinyModelOptions{.architecture = "llama", .dtype = DType::kQ8_0});

@@ -104,6 +104,27 @@ TEST_F(Requantise, EveryArchitectureRunsInOtherTypesAndWithFewerKeyValueHeads) {
   }
 }
 
+TEST_F(Requantise, ExpertsAreMatricesAndTheirRouterKeepsItsType) {
+  const auto from = testing::tiny_model_file({.architecture = "qwen2moe"});
+  const auto made = requantise(*from, to_, options_of(*from, QuantMix::kQ8_0), team_);
+  ASSERT_TRUE(made) << made.error().message;
+  const ModelFile file = ModelFile::open(to_).value();
+  int n_experts = 0;
+  for (const TensorInfo& t : file.tensors()) {
+    const bool is_float = t.view.rank == 1 || t.name.find("ffn_gate_inp") != std::string::npos;
+    EXPECT_EQ(t.view.dtype, is_float ? DType::kF32 : DType::kQ8_0) << t.name;
+    n_experts += t.view.rank == 3;
+  }
+  EXPECT_EQ(n_experts, 6) << "three matrices of two layers";
+  const TensorView was = from->find("blk.1.ffn_down_exps.weight")->view,
+                   is = file.find("blk.1.ffn_down_exps.weight")->view;
+  EXPECT_EQ(was.dim, is.dim);
+  const std::vector<float> x = values_of(was), y = values_of(is);
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) worst = std::fmax(worst, std::fabs(x[i] - y[i]));
+  EXPECT_LT(worst, 0.02);
+}
+
 TEST_F(Requantise, HeadsOfAGroupBecomeTheirMeanAndOthersStay) {
   for (const std::string_view architecture : {"llama", "qwen2", "phi3"}) {
     const auto from = testing::tiny_model_file({.architecture = architecture});

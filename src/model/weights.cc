@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 6> kUnused = {
 // One of a layer that drafts further tokens: beside the layers, or numbered after the last of them.
 bool is_of_mtp_layer(std::string_view name, const ModelConfig& config) {
   if (config.n_mtp_layers == 0 || config.shape != Shape::kLlama) return false;
-  if (name.starts_with("model.mtp_layers.") || name.starts_with("mtp.")) return true;
+  if (name.starts_with("model.mtp_") || name.starts_with("mtp.")) return true;
   for (const std::string_view layers : {"blk.", "model.layers."}) {
     for (int64_t l = config.n_layers; name.starts_with(layers) && l < config.n_layers + config.n_mtp_layers; ++l) {
       if (name.substr(layers.size()).starts_with(std::to_string(l) + ".")) return true;
