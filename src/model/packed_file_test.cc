@@ -73,6 +73,21 @@ TEST_F(Packed, AnswersAreTheSameOfEveryType) {
   }
 }
 
+TEST_F(Packed, AnswersAreTheSameOfExperts) {
+  end_where_files_are_cut(7);
+  for (const DType dtype : {DType::kF16, DType::kQ4_K}) {
+    const auto file = model_file({.architecture = "qwen2moe", .dtype = dtype});
+    const std::vector<float> plain = logits(file, false);
+    EXPECT_EQ(logits(file), plain) << traits(dtype).name;
+    ASSERT_TRUE(open(*file).ok());
+    LoadedModel kept(file, {.step_tokens = 16, .max_rows = 16, .keep_packed_in = cache()});
+    EXPECT_EQ(kept.logits(testing::some_tokens(12, 90)), plain) << traits(dtype).name;
+    // What is lost is packed again, matrix by matrix.
+    fs::resize_file(path_of(*file), 4096);
+    EXPECT_EQ(kept.logits(testing::some_tokens(12, 90)), plain) << traits(dtype).name;
+  }
+}
+
 TEST_F(Packed, AreMappedAndNotMadeAgain) {
   const auto file = model_file();
   const std::vector<float> plain = logits(file);
