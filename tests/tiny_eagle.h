@@ -118,9 +118,10 @@ inline std::shared_ptr<const ModelFile> tiny_mtp_file(const ModelConfig& c, bool
     if (c.qk_norm && *name != 'v') add(layer + "self_attn." + name + "_norm.weight", {l.key_len});
   }
   add(layer + "self_attn.o_proj.weight", {c.width, l.attention_len()});
-  add(layer + "mlp.gate_proj.weight", {l.ffn_len, c.width});
-  add(layer + "mlp.up_proj.weight", {l.ffn_len, c.width});
-  add(layer + "mlp.down_proj.weight", {c.width, l.ffn_len});
+  const int64_t F = l.n_experts > 0 ? l.expert_len : l.ffn_len;  // it has no experts
+  add(layer + "mlp.gate_proj.weight", {F, c.width});
+  add(layer + "mlp.up_proj.weight", {F, c.width});
+  add(layer + "mlp.down_proj.weight", {c.width, F});
   parts.metadata["general.architecture"] = std::string("mtp");
   parts.metadata["mtp.hidden_first"] = hidden_first;
   return std::make_shared<const ModelFile>(std::move(parts));

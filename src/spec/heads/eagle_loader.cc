@@ -101,6 +101,14 @@ Status EagleHead::Loader::read_mtp_config() {
   LayerConfig last = layer.layers.back();
   last.window = last.rope = 0;
   last.kv_owner = kOwnCache;
+  if (last.n_experts > 0) {
+    const TensorInfo* gate = file_.find("layers.0.mlp.gate_proj.weight");
+    constexpr int64_t kMostWide = 65536;
+    if (gate == nullptr || gate->view.rank != 2 || gate->view.dim[0] > kMostWide)
+      return unsupported(where() + "ibid runs MTP layers without experts only", "--spec");
+    last.n_experts = last.n_experts_used = last.expert_len = 0;
+    last.ffn_len = gate->view.dim[0];
+  }
   layer.layers = {last};
   layer.ropes.resize(1);
   form_.state_is_normed = true;
