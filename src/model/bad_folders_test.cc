@@ -269,7 +269,7 @@ TEST(ModelConfig, EveryBadFolderIsRefusedByASentence) {
 }
 
 // Of qwen3 with eight experts of 32, two for a token, or as another architecture.
-const std::vector<Bad>& bad_experts() {
+const std::vector<Bad>& bad_experts_of_folders() {
   static const std::vector<Bad> cases = {
       {"no experts", [](auto& p) { set(p, "num_experts", int64_t{0}); }, "0 experts"},
       {"2^50 experts", [](auto& p) { set(p, "num_experts", int64_t{1} << 50); }, "1 to 1024"},
@@ -283,7 +283,7 @@ const std::vector<Bad>& bad_experts() {
        "different numbers"},
       {"a negative width", [](auto& p) { set(p, "moe_intermediate_size", int64_t{-32}); }, "width of an expert"},
       {"a width of 2^63 - 1", [](auto& p) { set(p, "moe_intermediate_size", INT64_MAX); }, "width of an expert"},
-      {"in every zeroth layer", [](auto& p) { set(p, "decoder_sparse_step", int64_t{0}); }, "decoder_sparse_step"},
+      {"in every zeroth layer", [](auto& p) { set(p, "decoder_sparse_step", int64_t{0}); }, "every 0th layer"},
       {"kinds of other than its layers",
        [](auto& p) {
          set(p, "mlp_layer_types", std::vector<std::string>{"sparse", "dense"});
@@ -315,7 +315,7 @@ const std::vector<Bad>& bad_experts() {
          set(p, "model_type", std::string("olmoe"));
          set(p, "clip_qkv", 8.0);
        },
-       "clip_qkv"},
+       "clamps queries, keys and values"},
       {"granite that divides logits by zero",
        [](auto& p) {
          set(p, "model_type", std::string("granitemoe"));
@@ -327,7 +327,7 @@ const std::vector<Bad>& bad_experts() {
          set(p, "model_type", std::string("minimax_m2"));
          set(p, "rotary_dim", int64_t{256});
        },
-       "rotary_dim"},
+       "turns 256 values of its heads of 128"},
       {"hunyuan with two shared experts",
        [](auto& p) {
          set(p, "model_type", std::string("hunyuan_v1_moe"));
@@ -355,7 +355,7 @@ TEST(ModelConfig, EveryBadFolderWithExpertsIsRefusedByASentence) {
     return parts;
   };
   EXPECT_TRUE(read(parts_of()).ok());
-  for (const Bad& bad : bad_experts()) {
+  for (const Bad& bad : bad_experts_of_folders()) {
     ModelFile::Parts parts = parts_of();
     bad.change(parts);
     const Result<ModelConfig> config = read(std::move(parts));

@@ -158,7 +158,7 @@ const std::vector<Bad>& bad_ggufs() {
 }
 
 // Of qwen3moe: ten experts of 64, three for a token.
-const std::vector<Bad>& bad_experts() {
+const std::vector<Bad>& bad_experts_of_ggufs() {
   static const std::vector<Bad> cases = {
       {"more used than there are", [](auto& p) { set(p, "qwen3moe.expert_used_count", int64_t{11}); }, "1 to 10"},
       {"none used", [](auto& p) { set(p, "qwen3moe.expert_used_count", int64_t{0}); }, "that a token uses"},
@@ -208,7 +208,7 @@ const std::vector<Bad>& bad_experts() {
 
 TEST(ModelConfig, EveryBadGgufWithExpertsIsRefusedByASentence) {
   EXPECT_EQ(load_error(tiny_parts({.architecture = "qwen3moe"})), "");
-  for (const Bad& bad : bad_experts()) {
+  for (const Bad& bad : bad_experts_of_ggufs()) {
     ModelFile::Parts parts = tiny_parts({.architecture = "qwen3moe"});
     bad.change(parts);
     const std::string error = load_error(std::move(parts));
