@@ -18,7 +18,8 @@ from safetensors.torch import save_file
 from transformers import (Dots1Config, Dots1ForCausalLM, Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM,
                           Gemma3ForCausalLM, Gemma3TextConfig, Glm4MoeConfig, Glm4MoeForCausalLM, GraniteMoeConfig,
                           GraniteMoeForCausalLM, HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HYV3Config,
-                          HYV3ForCausalLM, LlamaConfig, LlamaForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM,
+                          HYV3ForCausalLM, Lfm2Config, Lfm2ForCausalLM, Lfm2MoeConfig,
+                          Lfm2MoeForCausalLM, LlamaConfig, LlamaForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig,
                           OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
@@ -101,6 +102,13 @@ MODELS = {
     "hy_v3": (HYV3Config(**base(
         num_hidden_layers=3, head_dim=16, moe_intermediate_size=24, num_experts=10, num_experts_per_tok=3,
         num_shared_experts=2, first_k_dense_replace=1, router_scaling_factor=2.8)), HYV3ForCausalLM, {"": 24}),
+    "lfm2": (Lfm2Config(**base(
+        num_hidden_layers=6, intermediate_size=72, block_multiple_of=16, norm_eps=3e-5, layer_types=[
+            "conv", "full_attention", "conv", "conv", "full_attention", "conv"])), Lfm2ForCausalLM, {"": 24}),
+    "lfm2moe": (Lfm2MoeConfig(**base(
+        num_hidden_layers=4, intermediate_size=48, moe_intermediate_size=24, num_experts=10, num_experts_per_tok=3,
+        num_dense_layers=1, routed_scaling_factor=1.5, conv_L_cache=5, layer_types=[
+            "conv", "conv", "full_attention", "conv"])), Lfm2MoeForCausalLM, {"": 24}),
 }
 
 
@@ -130,8 +138,11 @@ def randomise(model, seed):
             else:
                 p.copy_(1.3 * noise / p.shape[1] ** 0.5)
         for name, b in sorted(model.named_buffers()):
-            if name.endswith("e_score_correction_bias"):
+            if name.endswith(BIASES_OF_CHOICE):
                 b.copy_(0.15 * torch.randn(b.shape, generator=g))
+
+
+BIASES_OF_CHOICE = ("e_score_correction_bias", "expert_bias")
 
 
 def is_router(name):
@@ -143,7 +154,7 @@ def check_margin(p, mlp, router, output):
     first one that is not."""
     logits, _, chosen = output
     bias = [b for m in (router, mlp) for b in (*m.named_buffers(), *m.named_parameters())
-            if b[0].endswith("e_score_correction_bias")]
+            if b[0].endswith(BIASES_OF_CHOICE)]
     scores = logits.softmax(1) if type(mlp).__name__.startswith("Ernie") else logits.sigmoid()
     values = scores + bias[0][1] if bias else logits
     used = torch.zeros_like(values, dtype=torch.bool).scatter_(1, chosen, True)
@@ -162,7 +173,7 @@ class Recorder:
         self.on(inner.embed_tokens, "embed", lambda o: o * getattr(model.config, "embedding_multiplier", 1))
         for i, layer in enumerate(inner.layers):
             self.layer(i, layer)
-        self.on(inner.norm, "final_norm")
+        self.on(inner.norm if hasattr(inner, "norm") else inner.embedding_norm, "final_norm")
         self.on(model, "logits", lambda o: o.logits)
         module = sys.modules[type(model).__module__]
         eager = module.eager_attention_forward
@@ -188,6 +199,8 @@ class Recorder:
 
     def layer(self, i, layer):
         p = f"layer.{i}."
+        if hasattr(layer, "operator_norm"):
+            return self.lfm2_layer(p, layer)
         self.on(layer.input_layernorm, p + "attn_norm")
         self.on(layer.self_attn.o_proj, p + "attn_out")
         if self.gemma:
@@ -209,6 +222,25 @@ class Recorder:
         self.handles.append(
             mlp.down_proj.register_forward_pre_hook(lambda m, args: self.put(p + "gated", args[0])))
         self.on(mlp.down_proj, p + "ffn_out")
+
+    def lfm2_layer(self, p, layer):
+        self.on(layer.operator_norm, p + "attn_norm")
+        if hasattr(layer, "conv"):
+            self.on(layer.conv.in_proj, p + "conv_in")
+            self.before(layer.conv.out_proj, p + "mixed")
+        self.on(layer.conv.out_proj if hasattr(layer, "conv") else layer.self_attn.out_proj, p + "attn_out")
+        self.on(layer.ffn_norm, p + "ffn_norm")
+        self.on(layer, p + "output")
+        ffn = layer.feed_forward
+        if hasattr(ffn, "experts"):
+            return self.experts(p, ffn)
+        self.on(ffn.w1, p + "gate")
+        self.on(ffn.w3, p + "up")
+        self.before(ffn.w2, p + "gated")
+        self.on(ffn.w2, p + "ffn_out")
+
+    def before(self, module, name):
+        self.handles.append(module.register_forward_pre_hook(lambda m, args: self.put(name, args[0])))
 
     def experts(self, p, mlp):
         router = mlp.router if hasattr(mlp, "router") else mlp.gate
@@ -259,7 +291,7 @@ def make(name):
             model(tokens[None, :], use_cache=False)
         recorder.close()
         out = {**recorder.out, "tokens": tokens.to(torch.int32)}
-        if any(key.endswith(".router") for key in out):
+        if any(key.endswith((".router", ".mixed")) for key in out):
             out["greedy"] = greedy(model, tokens)
         path = ROOT / f"{name}{suffix}.safetensors"
         save_file(out, path, metadata={"torch": torch.__version__, "transformers": transformers.__version__})

@@ -39,10 +39,11 @@ void print_tensors_by_type(const ModelFile& file) {
   }
 }
 
-// A size of the layers: "64", or "64 to 512" where they differ.
+// A size of the layers that have it: "64", or "64 to 512" where they differ.
 std::string of_layers(const ModelConfig& c, int64_t LayerConfig::*size) {
-  const auto [least, most] = std::ranges::minmax(c.layers, {}, size);
-  const int64_t a = least.*size, b = most.*size;
+  int64_t a = c.most(size);
+  const int64_t b = a;
+  for (const LayerConfig& l : c.layers) a = l.*size > 0 ? std::min(a, l.*size) : a;
   return a == b ? fmt::format("{}", a) : fmt::format("{} to {}", a, b);
 }
 
@@ -54,6 +55,14 @@ std::string router_text(const Router& r) {
   if (r.normalises) out += ", normalised";
   if (r.scale != 1) out += fmt::format(", times {}", r.scale);
   return out;
+}
+
+void print_recurrent(const ModelConfig& c) {
+  const LayerConfig* of = c.first_with(Mixer::kState);
+  if (of == nullptr) return;
+  const auto n = std::ranges::count(c.layers, Mixer::kState, &LayerConfig::mixer);
+  line("recurrent", "{} layers, short convolutions of {} taps", n, of->conv_len);
+  line("", "{} of state a sequence", bytes_text(static_cast<uint64_t>(state_layout(c).slot_bytes())));
 }
 
 void print_experts(const ModelConfig& c) {
@@ -72,14 +81,16 @@ void print_config(const ModelConfig& c) {
        of_layers(c, &LayerConfig::n_kv_heads), of_layers(c, &LayerConfig::key_len));
   if (std::ranges::any_of(c.layers, [](const LayerConfig& l) { return l.key_len != l.value_len; }))
     line("", "values of {}", of_layers(c, &LayerConfig::value_len));
+  const auto attends = [](const LayerConfig& l) { return l.mixer == Mixer::kAttention; };
   int windows = 0, nope = 0;
-  for (const LayerConfig& l : c.layers) windows += l.window > 0, nope += l.rope == kNoRope;
+  for (const LayerConfig& l : c.layers) windows += l.window > 0, nope += attends(l) && l.rope == kNoRope;
   if (windows > 0) line("", "{} layers see a sliding window", windows);
   if (nope > 0 && !c.is_encoder()) line("", "{} layers without positions", nope);
   for (const RopeConfig& r : c.ropes) {
     line("rope", "base {}, {} pairs, {}{}", r.base, r.n_pairs, r.interleaved ? "interleaved" : "halves",
          r.scaling == RopeScaling::kNone ? "" : fmt::format(", {} scaling", rope_scaling_name(r.scaling)));
   }
+  print_recurrent(c);
   print_experts(c);
   line("context", "{} tokens", c.trained_context_len);
   const std::string used =

@@ -40,9 +40,11 @@ int quantize(const QuantizeOptions& options) {
   if (!file) return fail(file.error());
   auto config = read_config(*file);
   if (!config) return fail(config.error());
-  const LayerConfig& layer = config->layers.front();
+  const LayerConfig* attention = config->first_with(Mixer::kAttention);
+  const LayerConfig& layer = attention != nullptr ? *attention : config->layers.front();
   const bool alike = std::ranges::all_of(config->layers, [&](const LayerConfig& l) {
-    return l.n_kv_heads == layer.n_kv_heads && l.key_len == layer.key_len && l.value_len == layer.key_len;
+    const bool same = l.n_kv_heads == layer.n_kv_heads && l.key_len == layer.key_len && l.value_len == layer.key_len;
+    return same || l.mixer == Mixer::kState;
   });
   if (options.kv_heads > 0 && !alike) {
     return fail(

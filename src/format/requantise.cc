@@ -64,12 +64,15 @@ std::vector<Pool> pools_of(std::string_view name, const RequantiseOptions& o) {
   return {};
 }
 
-// One that a mixture has a type for: a product's, or those of all experts of a layer. A router keeps its own.
+// One that a mixture has a type for: a product's, or those of all experts of a layer. A router and the taps of a
+// convolution over time keep their own.
 bool is_matrix(const TensorInfo& t) {
   const TensorView& v = t.view;
-  const bool is_router = t.name.find("ffn_gate_inp") != std::string::npos;
+  constexpr std::string_view kFloats[] = {"ffn_gate_inp", "shortconv.conv.", "ssm_conv1d"};
+  const bool is_float =
+      std::ranges::any_of(kFloats, [&](std::string_view part) { return t.name.find(part) != std::string::npos; });
   return (v.rank == 2 || (v.rank == 3 && t.name.ends_with("_exps.weight"))) && is_weight_type(v.dtype) &&
-         t.name.ends_with(".weight") && t.name.find("norm") == std::string::npos && !is_router;
+         t.name.ends_with(".weight") && t.name.find("norm") == std::string::npos && !is_float;
 }
 
 Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied) {
@@ -77,7 +80,8 @@ Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied)
   Plan plan{.from = &t, .dtype = v.dtype, .wished = v.dtype, .pools = pools_of(t.name, o), .dims = {}};
   plan.dims.assign(v.dim.begin(), v.dim.begin() + v.rank);
   if (is_matrix(t)) {
-    const MixedMatrix matrix = {t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / o.n_kv_heads), v.row_len(), tied};
+    const MixedMatrix matrix = {
+        t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / std::max<int64_t>(1, o.n_kv_heads)), v.row_len(), tied};
     plan.dtype = mixed_dtype(o.mix, matrix);
     plan.wished = wished_dtype(o.mix, matrix);
   }
@@ -189,7 +193,14 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
   }
   writer.set("general.file_type", MetaValue(quant_mix_file_type(options.mix)));
   writer.set("general.quantization_version", 2);
-  if (G != 0) writer.set(options.architecture + ".attention.head_count_kv", MetaValue(G));
+  if (const std::string key = options.architecture + ".attention.head_count_kv"; G != 0) {
+    std::vector<int64_t> of_layers = {G};
+    if (from.has_meta(key)) {
+      ASSIGN_OR_RETURN(of_layers, from.meta_ints(key));
+    }
+    for (int64_t& n : of_layers) n = n == 0 ? 0 : G;  // 0: a layer without attention
+    writer.set(key, of_layers.size() == 1 ? MetaValue(G) : MetaValue(of_layers));
+  }
 
   Requantised out;
   const bool tied = from.find("output.weight") == nullptr;

@@ -7,9 +7,11 @@
 #include <span>
 
 #include "base/ids.h"
+#include "kernels/delta_heads.h"
 #include "kernels/expert_rows.h"
 #include "kernels/forward_batch.h"
 #include "kernels/paged_kv.h"
+#include "kernels/state_walk.h"
 #include "kernels/weight.h"
 #include "tensor/stream.h"
 #include "tensor/tensor.h"
@@ -110,6 +112,40 @@ struct AttentionParams {
 void paged_attention(Stream& s, const TensorView& out, const TensorView& q, const PagedKv& kv,
                      const ForwardBatch& batch, const AttentionParams& params);
 size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_t value_len, int32_t max_positions);
+
+// Recurrent layers. A token's row and the state after it follow from the tokens that it goes on from alone
+// (kernels/state_walk.h): each sum below has one order, whatever part of it lies in the state.
+//
+// Convolutions over time, each channel by itself. taps[L, N]: weights, that of the oldest token first, the token's own
+// last; L >= 2. What lies before a sequence's begin is 0. A sum is a chain of multiply-adds, the oldest first. The
+// state is [L - 1, N]: the last values that enter sums, the oldest first.
+// in[T, 3 N] is b, c and x side by side: out[T, N] = c * conv(b * x).
+void short_conv(Stream& s, const TensorView& out, const TensorView& in, const TensorView& taps,
+                const ForwardBatch& batch, const LayerStates& states);
+// out[T, N] = silu(conv(x)). out may be x.
+void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
+               const LayerStates& states);
+size_t conv_workspace_bytes(const Stream& s, int64_t n_taps, int64_t n_channels);  // of either
+
+// A gated delta net (kernels/delta_heads.h), token after token. Of value head h with key head j = key_head(h), whose
+// state is S[Dk, Dv]: S *= exp(decay[h] * softplus(a[t, h] + bias[h])); w = sigmoid(b[t, h]) * (v - S^T k);
+// S += k w^T; out = S^T q, the sums over Dk ascending. qkv[T, 2 Hk Dk + Hv Dv] is q, k and v side by side; a and b are
+// [T, Hv], decay and bias [Hv]; out[T, Hv Dv]. The state is [Hv, Dk, Dv].
+struct DeltaInputs {
+  TensorView qkv, a, b, decay, bias;
+};
+void delta_net(Stream& s, const TensorView& out, const DeltaInputs& in, const DeltaHeads& heads,
+               const ForwardBatch& batch, const LayerStates& states);
+size_t delta_net_workspace_bytes(const Stream& s, const DeltaHeads& heads);
+
+// x[t, h] *= scale / sqrt(sum(x[t, h]^2) + eps) for each head of x[T, n_heads * head_len].
+void l2_norm(Stream& s, const TensorView& x, int64_t head_len, float eps, float scale);
+// out = x * sigmoid(gate), element by element. out may be either.
+void sigmoid_mul(Stream& s, const TensorView& out, const TensorView& x, const TensorView& gate);
+// Parts the columns of x[T, G (n_0 + n_1 + ...)], which are G groups of one part for each output, one after another:
+// out[j][T, G n_j] has part j of each group.
+inline constexpr size_t kMaxGroupParts = 4;
+void part_groups(Stream& s, std::span<const TensorView> out, const TensorView& x, int64_t n_groups);
 
 // out[R, C] = x[rows[i], :].
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);

@@ -19,6 +19,13 @@ struct LayerStates {
 
   LayerStates(const StateSlots& all, const StateLayout& layout, int layer)
       : slots(all), begin(layout.begin(layer)), n_values(layout.n_values(layer)) {}
+  // Values [first, first + n) of them.
+  LayerStates part(int64_t first, int64_t n) const {
+    LayerStates out = *this;
+    out.begin += first * static_cast<int64_t>(sizeof(float));
+    out.n_values = n;
+    return out;
+  }
   std::span<float> of(int32_t slot) const {
     return {reinterpret_cast<float*>(slots.slot(slot) + begin), static_cast<size_t>(n_values)};
   }

@@ -364,5 +364,55 @@ TEST(ModelConfig, EveryBadFolderWithExpertsIsRefusedByASentence) {
   }
 }
 
+// Of lfm2, whose layers are short convolutions but for the third and the sixth.
+const std::vector<Bad>& bad_states_of_folders() {
+  static const std::vector<Bad> cases = {
+      {"taps of 2^40", [](auto& p) { set(p, "conv_L_cache", int64_t{1} << 40); }, "taps; expected 2 to 64"},
+      {"no taps", [](auto& p) { set(p, "conv_L_cache", int64_t{0}); }, "0 taps"},
+      {"biases", [](auto& p) { set(p, "conv_bias", true); }, "conv_bias"},
+      {"kinds of other than its layers",
+       [](auto& p) {
+         set(p, "layer_types", std::vector<std::string>{"conv", "conv"});
+       },
+       "2 layer types for 8 layers"},
+      {"an unknown kind of layer", [](auto& p) { set(p, "layer_types", std::vector<std::string>(8, "mamba")); },
+       "mamba"},
+      {"attention in a layer that is not there",
+       [](auto& p) {
+         set(p, "full_attn_idxs", std::vector<int64_t>{2, 8});
+       },
+       "gives layer 8 attention"},
+      {"attention in layer minus one", [](auto& p) { set(p, "full_attn_idxs", std::vector<int64_t>{-1}); },
+       "gives layer -1 attention"},
+      {"an epsilon of zero", [](auto& p) { set(p, "norm_eps", 0.0); }, "epsilon"},
+      {"a width of 2^62", [](auto& p) { set(p, "hidden_size", int64_t{1} << 62); }, "width"},
+      {"experts without a number of those used", [](auto& p) { set(p, "num_experts", int64_t{8}); },
+       "num_experts_per_tok"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadFolderWithStatesIsRefusedByASentence) {
+  const auto parts_of = [] {
+    ModelFile::Parts parts = folder_parts("lfm2");
+    set(parts, "full_attn_idxs", std::vector<int64_t>{2, 5});
+    return parts;
+  };
+  const Result<ModelConfig> good = read(parts_of());
+  ASSERT_TRUE(good.ok()) << good.error().message;
+  for (size_t l = 0; l < 8; ++l)
+    EXPECT_EQ(good->layers[l].mixer, l == 2 || l == 5 ? Mixer::kAttention : Mixer::kState) << l;
+  EXPECT_EQ(good->layers[0].state_len, 2 * 64);
+  EXPECT_TRUE(good->tied_embedding);
+  EXPECT_EQ(good->ropes[0].base, 1e6);
+  for (const Bad& bad : bad_states_of_folders()) {
+    ModelFile::Parts parts = parts_of();
+    bad.change(parts);
+    const Result<ModelConfig> config = read(std::move(parts));
+    ASSERT_FALSE(config.ok()) << bad.what;
+    EXPECT_NE(config.error().message.find(bad.says), std::string::npos) << bad.what << ": " << config.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace ibid

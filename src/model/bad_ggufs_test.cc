@@ -206,6 +206,49 @@ const std::vector<Bad>& bad_experts_of_ggufs() {
   return cases;
 }
 
+// Of lfm2: a short convolution of three taps, attention, and a short convolution.
+const std::vector<Bad>& bad_states_of_ggufs() {
+  static const std::vector<Bad> cases = {
+      {"no taps", [](auto& p) { set(p, "lfm2.shortconv.l_cache", int64_t{0}); }, "0 taps; expected 2 to 64"},
+      {"one tap", [](auto& p) { set(p, "lfm2.shortconv.l_cache", int64_t{1}); }, "1 taps"},
+      {"minus three taps", [](auto& p) { set(p, "lfm2.shortconv.l_cache", int64_t{-3}); }, "-3 taps"},
+      {"2^62 taps", [](auto& p) { set(p, "lfm2.shortconv.l_cache", int64_t{1} << 62); }, "taps; expected"},
+      {"taps that the tensor has not", [](auto& p) { set(p, "lfm2.shortconv.l_cache", int64_t{4}); }, "[96, 3]"},
+      {"taps as text", [](auto& p) { set(p, "lfm2.shortconv.l_cache", std::string("3")); }, "shortconv.l_cache"},
+      {"no number of taps", [](auto& p) { p.metadata.erase("lfm2.shortconv.l_cache"); }, "shortconv.l_cache"},
+      {"both directions", [](auto& p) { set(p, "lfm2.attention.causal", false); }, "both directions"},
+      {"attention where the tensors have none", [](auto& p) { set(p, "lfm2.attention.head_count_kv", int64_t{2}); },
+       "blk.0.attn_q.weight"},
+      {"a convolution where the tensors have none", [](auto& p) { set(p, "lfm2.attention.head_count_kv", int64_t{0}); },
+       "blk.1.shortconv.in_proj"},
+      {"a negative number of heads",
+       [](auto& p) {
+         set(p, "lfm2.attention.head_count_kv", std::vector<int64_t>{0, -2, 0});
+       },
+       "key/value heads of layer 1"},
+      {"no taps in a layer", [](auto& p) { drop(p, "blk.2.shortconv.conv.weight"); }, "blk.2.shortconv.conv.weight"},
+      {"taps of integers", [](auto& p) { tensor(p, "blk.0.shortconv.conv.weight").view.dtype = DType::kI32; }, "I32"},
+      {"taps that are quantised", [](auto& p) { tensor(p, "blk.0.shortconv.conv.weight").view.dtype = DType::kQ8_0; },
+       "Q8_0"},
+      {"taps of fewer channels", [](auto& p) { resize_dim(p, "blk.0.shortconv.conv.weight", 0, 95); }, "[95, 3]"},
+      {"a projection of two parts", [](auto& p) { resize_dim(p, "blk.0.shortconv.in_proj.weight", 0, 192); },
+       "[192, 96]"},
+      {"layers that draft further tokens by a convolution",
+       [](auto& p) { set(p, "lfm2.nextn_predict_layers", int64_t{3}); }, "draft further tokens"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadGgufWithStatesIsRefusedByASentence) {
+  EXPECT_EQ(load_error(tiny_parts({.architecture = "lfm2"})), "");
+  for (const Bad& bad : bad_states_of_ggufs()) {
+    ModelFile::Parts parts = tiny_parts({.architecture = "lfm2"});
+    bad.change(parts);
+    const std::string error = load_error(std::move(parts));
+    EXPECT_NE(error.find(bad.says), std::string::npos) << bad.what << ": " << error;
+  }
+}
+
 TEST(ModelConfig, EveryBadGgufWithExpertsIsRefusedByASentence) {
   EXPECT_EQ(load_error(tiny_parts({.architecture = "qwen3moe"})), "");
   for (const Bad& bad : bad_experts_of_ggufs()) {

@@ -112,10 +112,11 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
   const std::span<const Part> parts = c.fused_qkv ? std::span<const Part>(fused) : std::span<const Part>(apart);
   for (const Part& part : owns_cache ? parts : parts.first(1)) {
     Projections::Projection& to = out.qkv.all.emplace_back();
-    to.out = part.out;
+    const bool is_gated = c.attention_gate && part.out == &Scratch::q;
+    to.out = is_gated ? &Scratch::q_gate : part.out;
     TRY(w.linear(to.linear,
                  {.name = part.name,
-                  .n_outputs = part.n_outputs,
+                  .n_outputs = is_gated ? 2 * part.n_outputs : part.n_outputs,
                   .n_inputs = c.width,
                   .cut = Cut::kOutputs,
                   .has_bias = c.qkv_bias},
@@ -146,6 +147,7 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
   const std::span<const Projections::Projection> qkv = w.qkv.all;
   project_each(p, has_queries || qkv.size() == 1 ? qkv : qkv.subspan(1), x);
   if (has_queries) {
+    if (p.config.attention_gate) ops::part_groups(p.s, std::array{t.q, t.head_gate}, t.q_gate, layer.n_heads);
     turn_heads(p, t.q, w.q_norm, layer);
     p.seen("q", l, t.q);
   }
@@ -160,12 +162,15 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
       p.s, t.attention, t.q, kv, p.batch,
       {.scale = layer.attention_scale, .soft_cap = p.config.attention_soft_cap, .window = layer.window});
   p.seen("attention", l, t.attention);
+  if (p.config.attention_gate) ops::sigmoid_mul(p.s, t.attention, t.attention, t.head_gate);
 }
 
-void attention_output(Pass& p, const AttentionWeights& w, int l) {
-  project(p, w.output, p.t.out, p.t.attention);
+void mixer_output(Pass& p, const Linear& w, int l) {
+  project(p, w, p.t.out, p.t.attention);
   p.seen("attn_out", l, p.t.out);
 }
+
+void attention_output(Pass& p, const AttentionWeights& w, int l) { mixer_output(p, w.output, l); }
 
 bool keep_wanted_rows(Pass& p, int l) {
   if (!goes_on(p, l)) return false;

@@ -50,7 +50,8 @@ Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t l
 // x[T, I] -> t.attention; writes t.q, t.k, t.v and the layer's keys and values of this step, unless it reads another
 // layer's. Keys and values alone where nothing else is needed, as keep_wanted_rows() returns for the layer.
 void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, int layer);
-// t.attention -> t.out.
+// t.attention -> t.out, by the product that ends any mixer.
+void mixer_output(Pass& p, const Linear& w, int layer);
 void attention_output(Pass& p, const AttentionWeights& w, int layer);
 
 // Between the two, in the last layer: from here on rows are those whose logits are needed, unless hidden states of all

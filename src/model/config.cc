@@ -18,6 +18,7 @@ constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxPairs = kMaxHeadLen / 2;
 constexpr int64_t kMaxContext = int64_t{1} << 28;
+constexpr int64_t kMaxTaps = 64;  // of a convolution over time
 constexpr int64_t kMaxTokenTypes = 65536;
 constexpr double kMinFactor = 1e-6, kMaxFactor = 1e6;  // of angles, which must stay numbers
 
@@ -126,16 +127,31 @@ Status validate_experts(const ModelConfig& config, const LayerConfig& layer, con
   return {};
 }
 
+Status validate_recurrent(const ModelConfig& config, const LayerConfig& layer, const std::string& of) {
+  if (config.shape != Shape::kLlama || layer.recurrence == Recurrence::kNone)
+    return unsupported("the recurrent state" + of + " is of no kind that ibid runs in a model of this shape");
+  if (layer.conv_len < 2 || layer.conv_len > kMaxTaps) {
+    return invalid("the model's convolution over time" + of + " has " + std::to_string(layer.conv_len) +
+                   " taps; expected 2 to " + std::to_string(kMaxTaps));
+  }
+  TRY(in_range("number of channels of its convolution over time" + of, layer.conv_channels, kMaxWidth));
+  CHECK(layer.n_heads == 0 && layer.n_kv_heads == 0 && layer.kv_owner == kOwnCache, "no heads of attention");
+  CHECK(layer.recurrence != Recurrence::kShortConv || layer.conv_channels == config.width, "it runs over the stream");
+  CHECK(layer.state_len == layer.conv_state_len() + layer.delta.state_len(), "what its parts keep");
+  return {};
+}
+
 // Of layer l. Sentences name the layer where it is not as those before it.
 Status validate_layer(const ModelConfig& config, size_t l) {
   const LayerConfig& layer = config.layers[l];
   const std::string of = l == 0 ? "" : " of layer " + std::to_string(l);
-  if (layer.mixer != Mixer::kAttention) {
+  if (layer.mixer != Mixer::kAttention && layer.mixer != Mixer::kState) {
     return unsupported("layer " + std::to_string(l) + " mixes its tokens by " + std::string(mixer_name(layer.mixer)) +
                        ", which ibid does not run yet");
   }
   if (layer.n_experts == 0) TRY(in_range("feed-forward width" + of, layer.ffn_len, kMaxFfn));
   if (layer.n_experts != 0) TRY(validate_experts(config, layer, of));
+  if (layer.mixer == Mixer::kState) return validate_recurrent(config, layer, of);
   TRY(in_range("number of query heads" + of, layer.n_heads, kMaxHeads));
   TRY(in_range("number of key/value heads" + of, layer.n_kv_heads, kMaxHeads));
   TRY(in_range("head size" + of, layer.key_len, kMaxHeadLen));
@@ -217,6 +233,11 @@ int64_t ffn_parameters(const ModelConfig& c, const LayerConfig& l, int64_t n_exp
   return n + (c.shared_gate && l.ffn_len > 0 ? c.width : 0);
 }
 
+int64_t mixer_parameters(const ModelConfig& c, const LayerConfig& l) {
+  if (l.recurrence == Recurrence::kShortConv) return (4 * c.width + l.conv_len) * l.conv_channels;
+  return ((c.attention_gate ? 2 : 1) * l.q_len() + l.attention_len()) * c.width;
+}
+
 }  // namespace
 
 int64_t ModelConfig::n_parameters_used() const {
@@ -235,8 +256,7 @@ int64_t ModelConfig::n_parameters() const {
   int64_t n = (tied_embedding ? 1 : 2) * vocab_size * width + width + kv_projection_parameters();
   for (const LayerConfig& l : layers) {
     const bool owns = l.kv_owner == kOwnCache;
-    n += (l.q_len() + l.attention_len()) * width + ffn_parameters(*this, l, l.n_experts) +
-         (shape == Shape::kGemma ? 4 : 2) * width;
+    n += mixer_parameters(*this, l) + ffn_parameters(*this, l, l.n_experts) + (shape == Shape::kGemma ? 4 : 2) * width;
     if (qkv_bias) n += l.q_len() + (owns ? l.k_len() + l.v_len() : 0);
     if (qk_norm) n += qk_norm_whole ? l.q_len() + (owns ? l.k_len() : 0) : (owns ? 2 : 1) * l.key_len;
   }

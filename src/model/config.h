@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "format/model_file.h"
+#include "kernels/delta_heads.h"
 #include "kernels/expert_rows.h"
 #include "kernels/kv_layout.h"
 #include "model/pooling.h"
@@ -50,6 +51,13 @@ enum class Mixer : uint8_t {
 };
 std::string_view mixer_name(Mixer mixer);
 
+// What a layer of Mixer::kState keeps.
+enum class Recurrence : uint8_t {
+  kNone,
+  kShortConv,  // the last inputs of a convolution over time (LFM2)
+  kDeltaNet,   // those, and a matrix of each head (Qwen3-Next, Qwen3.5)
+};
+
 // One layer. Layers of a model may differ in all of it; blocks, memory and cache read the layer's, never the model's.
 struct LayerConfig {
   Mixer mixer = Mixer::kAttention;
@@ -68,13 +76,25 @@ struct LayerConfig {
   // An earlier layer of the same K, Dk, Dv that owns its cache: this one has queries alone and reads what that one
   // keeps. kOwnCache: it has keys and values of its own.
   int32_t kv_owner = kOwnCache;
-  // Of a recurrent layer: the F32 values that it keeps of a sequence (kernels/state_layout.h).
+  // Of a recurrent layer, which has no heads of the above: its kind, the taps of its convolution over time and the
+  // channels that it runs over, its heads, and the F32 values that it keeps of a sequence (kernels/state_layout.h): the
+  // convolution's, then those of the heads.
+  Recurrence recurrence = Recurrence::kNone;
+  int64_t conv_len = 0;
+  int64_t conv_channels = 0;
+  DeltaHeads delta = {};
   int64_t state_len = 0;
 
   int64_t q_len() const { return n_heads * key_len; }
   int64_t k_len() const { return n_kv_heads * key_len; }
   int64_t v_len() const { return n_kv_heads * value_len; }
   int64_t attention_len() const { return n_heads * value_len; }
+  int64_t conv_state_len() const { return (conv_len - 1) * conv_channels; }
+  // Of what the layer's mixer gives for a token, before the product that all end in.
+  int64_t mixed_len() const {
+    if (mixer != Mixer::kState) return attention_len();
+    return recurrence == Recurrence::kDeltaNet ? delta.v_len() : conv_channels;
+  }
   int64_t kv_group_len() const { return n_heads / n_kv_heads * value_len; }  // of the outputs of one KV head's queries
   void set_head_len(int64_t len) { key_len = value_len = len; }
   bool operator==(const LayerConfig&) const = default;
@@ -113,6 +133,7 @@ struct ModelConfig {
   bool qk_norm = false;
   bool qk_norm_whole = false;       // one norm over all heads together, not one for each
   bool qk_norm_after_rope = false;  // not before
+  bool attention_gate = false;      // q has a gate beside each head, by whose sigmoid attention's output is multiplied
   bool fused_qkv = false;           // one matrix [(H + 2 K) D, C]
   bool fused_gate_up = false;       // one matrix [2 F, C]
   bool tied_embedding = false;
@@ -136,6 +157,11 @@ struct ModelConfig {
   }
   // Reads a text whole and in both directions, and makes no tokens.
   bool is_encoder() const { return shape == Shape::kBert; }
+  // The first layer of this kind; null: there is none.
+  const LayerConfig* first_with(Mixer mixer) const {
+    const auto at = std::ranges::find(layers, mixer, &LayerConfig::mixer);
+    return at == layers.end() ? nullptr : &*at;
+  }
   // The most that `of` is in any layer: most(&LayerConfig::q_len).
   template <typename Of>
   int64_t most(Of of) const {

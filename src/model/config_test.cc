@@ -153,7 +153,7 @@ TEST(ModelConfig, ALayerThatCannotRunIsNamed) {
   };
   EXPECT_EQ(refusal([](LayerConfig&) {}), "");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.mixer = Mixer::kState; }),
-            "layer 1 mixes its tokens by a recurrent state, which ibid does not run yet");
+            "the recurrent state of layer 1 is of no kind that ibid runs in a model of this shape");
   for (const Mixer mixer : {Mixer::kLatent, Mixer::kNone})
     EXPECT_NE(refusal([mixer](LayerConfig& l) { l.mixer = mixer; }), "");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.value_len = 584; }),

@@ -45,10 +45,15 @@ struct Step {
     path_slots.insert(path_slots.end(), path.begin(), path.end());
     path_start.push_back(static_cast<int32_t>(path_slots.size()));
   }
-  std::vector<float> logits(LoadedModel& m, const OneSequence& memory) const {
+  // Of a model with recurrent layers, token i's state goes to slot i + 1 of `states`; the first goes on from slot
+  // `from`.
+  std::vector<float> logits(LoadedModel& m, const OneSequence& memory, const StateSlots& states, int32_t from) const {
     const auto n = static_cast<int32_t>(tokens.size());
     std::vector<int32_t> rows(tokens.size());
     std::iota(rows.begin(), rows.end(), 0);
+    std::vector<int32_t> state_out(tokens.size());
+    std::iota(state_out.begin(), state_out.end(), 1);
+    if (states.slot_bytes == 0) state_out.assign(tokens.size(), -1);
     const int32_t query_start[] = {0, n}, block_start[] = {0, kCapacity / 16};
     const int32_t kv_len = *std::max_element(positions.begin(), positions.end()) + 1;
     const BlockId table[] = {BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}};
@@ -65,10 +70,12 @@ struct Step {
                                 .block_table = table,
                                 .logit_rows = rows.data(),
                                 .path_start = path_start.data(),
-                                .path_slots = path_slots.data()};
+                                .path_slots = path_slots.data(),
+                                .state_in = &from,
+                                .state_out = state_out.data()};
     const int64_t V = m.model->config().vocab_size;
     std::vector<float> out(static_cast<size_t>(n * V));
-    m.model->forward(*m.stream, batch, memory.kv(), TensorView(out.data(), DType::kF32, {n, V}));
+    m.model->forward(*m.stream, batch, memory.kv(), TensorView(out.data(), DType::kF32, {n, V}), {}, states);
     return out;
   }
 };
@@ -91,7 +98,11 @@ TEST(DraftPaths, ATreesLogitsAreThoseOfItsPathsForEveryArchitecture) {
       for (const int32_t on_way : way_to(node)) path.push_back(kSlot[on_way]);
       step.add(drafts[static_cast<size_t>(node)], kText + kDepth[node], kSlot[node], path);
     }
-    const std::vector<float> tree = step.logits(m, memory);
+    const int64_t state_bytes = m.model->state_layout().slot_bytes();
+    std::vector<float> state_memory(static_cast<size_t>(state_bytes / 4 * (kNodes + 1)));
+    const StateSlots states = {reinterpret_cast<std::byte*>(state_memory.data()), state_bytes, kNodes + 1};
+    if (state_bytes > 0) std::memcpy(states.slot(0), memory.states().slot(0), static_cast<size_t>(state_bytes));
+    const std::vector<float> tree = step.logits(m, memory, states, 0);
     for (int32_t node = 0; node < kNodes; ++node) {
       std::vector<TokenId> path = text;
       for (const int32_t on_way : way_to(node)) path.push_back(drafts[static_cast<size_t>(on_way)]);
@@ -112,7 +123,8 @@ TEST(DraftPaths, ATreesLogitsAreThoseOfItsPathsForEveryArchitecture) {
     all.push_back(TokenId{3});
     Step next;
     next.add(all.back(), end, end, {});
-    EXPECT_EQ(0, std::memcmp(last_row(m, all, dtype).data(), next.logits(m, memory).data(), V * sizeof(float)));
+    EXPECT_EQ(0,
+              std::memcmp(last_row(m, all, dtype).data(), next.logits(m, memory, states, 8).data(), V * sizeof(float)));
   }
 }
 

@@ -18,7 +18,7 @@ Status LlamaModel::load_weights(WeightLoader& w) {
     Layer& layer = layers_[static_cast<size_t>(l)];
     TRY(w.vector(layer.attn_norm, "blk.{}.attn_norm.weight", l, c.width, c.norm_offset));
     TRY(w.vector(layer.ffn_norm, "blk.{}.ffn_norm.weight", l, c.width, c.norm_offset));
-    TRY(load_attention(w, c, l, layer.attention));
+    TRY(load_mixer(w, l, layer));
     if (c.layers[static_cast<size_t>(l)].n_experts > 0) {
       TRY(load_moe(w, c, l, layer.experts));
     } else {
@@ -27,6 +27,12 @@ Status LlamaModel::load_weights(WeightLoader& w) {
   }
   link_norms();
   return {};
+}
+
+Status LlamaModel::load_mixer(WeightLoader& w, int64_t l, Layer& out) const {
+  const LayerConfig& layer = config_.layers[static_cast<size_t>(l)];
+  if (layer.mixer == Mixer::kState) return load_short_conv(w, config_, l, out.short_conv);
+  return load_attention(w, config_, l, out.attention);
 }
 
 void LlamaModel::link_norms() {
@@ -51,9 +57,14 @@ void LlamaModel::run(Pass& p) {
     const Layer& w = layers_[static_cast<size_t>(l)];
     begin_layer(p, l);
     p.seen("attn_norm", l, t.h);
-    attention_block(p, w.attention, t.h, l);
+    const bool is_recurrent = p.layer(l).mixer == Mixer::kState;
+    if (is_recurrent) {
+      short_conv_block(p, w.short_conv, t.h, l);
+    } else {
+      attention_block(p, w.attention, t.h, l);
+    }
     if (!keep_wanted_rows(p, l)) return;
-    attention_output(p, w.attention, l);
+    mixer_output(p, is_recurrent ? w.short_conv.output : w.attention.output, l);
     if (p.config.residual_scale != 1) ops::scale(p.s, t.out, p.config.residual_scale);
     ops::add_rms_norm(p.s, t.h, t.x, t.out, w.ffn_norm, eps);
     p.seen("ffn_norm", l, t.h);

@@ -1,6 +1,6 @@
-// The llama shape: pre-norm blocks, rotary attention over grouped heads, a gated feed-forward with SiLU, of which a
-// layer has one or many (experts).
-// llama, mistral, smollm, qwen2, qwen3, smollm3, phi-3.
+// The llama shape: pre-norm blocks, rotary attention over grouped heads or a recurrent mixer in its place, a gated
+// feed-forward with SiLU, of which a layer has one or many (experts).
+// llama, mistral, smollm, qwen2, qwen3, smollm3, phi-3, lfm2.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 #include "model/blocks.h"
 #include "model/model.h"
 #include "model/moe.h"
+#include "model/short_conv.h"
 
 namespace ibid {
 
@@ -22,12 +23,14 @@ class LlamaModel final : public Model {
     TensorView attn_norm, ffn_norm;  // [C]
     TensorView next_norm;            // [C] attn_norm of the next layer; of the last one: the final norm
     AttentionWeights attention;
-    FfnWeights ffn;      // of a layer without experts
-    MoeWeights experts;  // of one with experts
+    ShortConvWeights short_conv;  // of a layer with such a mixer, which has no attention
+    FfnWeights ffn;               // of a layer without experts
+    MoeWeights experts;           // of one with experts
   };
 
   explicit LlamaModel(Parts parts) : Model(std::move(parts)) {}
   Status load_weights(WeightLoader& loader);
+  Status load_mixer(WeightLoader& loader, int64_t layer, Layer& out) const;
   std::unique_ptr<Model> part(Parts parts, std::span<const int32_t> kept) const override;
   void link_norms();
   void run(Pass& p) override;

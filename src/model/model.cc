@@ -47,14 +47,20 @@ Result<ModelConfig> config_of(const ModelConfig& whole, std::span<const int32_t>
   return config;
 }
 
-// The largest product's and the largest attention's needs, for the largest step.
-size_t workspace_bytes(const ModelConfig& c, const ModelOptions& o) {
+// The largest product's and the largest mixer's needs, for the largest step.
+size_t workspace_bytes(const Stream& s, const ModelConfig& c, const ModelOptions& o) {
   size_t bytes = ops::linear_workspace_bytes(std::max(o.step_tokens, o.max_rows), c.width);
   for (const LayerConfig& layer : c.layers) {
-    bytes = std::max(bytes, ops::paged_attention_workspace_bytes(o.step_tokens, static_cast<int32_t>(layer.n_heads),
-                                                                 static_cast<int32_t>(layer.value_len),
-                                                                 static_cast<int32_t>(o.context_len)));
-    for (const int64_t n_inputs : {layer.attention_len(), layer.ffn_len})
+    if (layer.mixer == Mixer::kState) {
+      bytes = std::max(bytes, ops::conv_workspace_bytes(s, layer.conv_len, layer.conv_channels));
+      if (layer.recurrence == Recurrence::kDeltaNet)
+        bytes = std::max(bytes, ops::delta_net_workspace_bytes(s, layer.delta));
+    } else {
+      bytes = std::max(bytes, ops::paged_attention_workspace_bytes(o.step_tokens, static_cast<int32_t>(layer.n_heads),
+                                                                   static_cast<int32_t>(layer.value_len),
+                                                                   static_cast<int32_t>(o.context_len)));
+    }
+    for (const int64_t n_inputs : {layer.mixed_len(), layer.ffn_len})
       bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, n_inputs));
     if (layer.n_experts == 0) continue;
     const int64_t n_rows = o.step_tokens * layer.n_experts_used;
@@ -227,7 +233,7 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
     if (!kept.ok()) log_warn(kept.error().message);
   }
   if (!resolved.sized_only) file->forget_all();  // what a pass reads where it lies is touched again, and little else
-  TRY(s.reserve_workspace(workspace_bytes(config, resolved)));
+  TRY(s.reserve_workspace(workspace_bytes(s, config, resolved)));
   model->memory_.mapped_bytes = loader.mapped_bytes();
   model->memory_.repacked_bytes = loader.repacked_bytes();
   model->memory_.workspace_bytes = static_cast<int64_t>(s.workspace_bytes());
@@ -260,7 +266,7 @@ Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const
     return unsupported(config.architecture + " models cannot be run without some of their layers", "layers");
   model->copies_ = whole.copies_;
   model->packed_ = whole.packed_;
-  TRY(s.reserve_workspace(workspace_bytes(config, resolved)));
+  TRY(s.reserve_workspace(workspace_bytes(s, config, resolved)));
   model->memory_.workspace_bytes = static_cast<int64_t>(s.workspace_bytes());
   return model;
 }

@@ -104,8 +104,11 @@ TEST(Model, CompanyInTheBatchDoesNotMatter) {
                        .block_start = block_start,
                        .block_table = table,
                        .logit_rows = rows.data()};
+    const std::vector<int32_t> no_states(18, -1);  // none are kept
+    batch.state_in = batch.state_out = no_states.data();
     std::vector<float> logits(static_cast<size_t>(18 * V));
-    m.model->forward(*m.stream, batch, memory.kv(), TensorView(logits.data(), DType::kF32, {18, V}));
+    m.model->forward(*m.stream, batch, memory.kv(), TensorView(logits.data(), DType::kF32, {18, V}), {},
+                     {.slot_bytes = m.model->state_layout().slot_bytes()});
     std::vector<float> expected = alone_a;
     expected.insert(expected.end(), alone_b.begin(), alone_b.end());
     EXPECT_TRUE(same_bits(logits, expected)) << architecture;

@@ -22,7 +22,8 @@ std::shared_ptr<const ModelFile> silenced(const ModelFile& file, const std::vect
   for (TensorInfo& t : parts.tensors) {
     for (const int32_t l : skipped) {
       const std::string layer = "blk." + std::to_string(l) + ".";
-      const bool adds = t.name == layer + "attn_output.weight" || t.name.starts_with(layer + "ffn_down");
+      const bool adds = t.name == layer + "attn_output.weight" || t.name.starts_with(layer + "ffn_down") ||
+                        t.name == layer + "shortconv.out_proj.weight";
       if (!adds) continue;
       parts.copies.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(t.bytes())));
       t.view.data = parts.copies.back().get();

@@ -31,6 +31,10 @@ class NaiveLlama {
       dequantise(t.view, values.data());
       weights_[t.name] = Row(values.begin(), values.end());
     }
+    if (c_.tied_embedding) weights_["output.weight"] = weights_.at("token_embd.weight");
+    if (const auto norm = weights_.find("token_embd_norm.weight"); norm != weights_.end())
+      weights_["output_norm.weight"] = norm->second;  // lfm2's
+    inputs_.resize(static_cast<size_t>(c_.n_layers));
     keys_.resize(static_cast<size_t>(c_.n_layers));
     values_.resize(static_cast<size_t>(c_.n_layers));
   }
@@ -46,17 +50,7 @@ class NaiveLlama {
       const std::string p = "blk." + std::to_string(numbers_[l]) + ".";
       const LayerConfig& layer = c_.layers[l];
       const Row h = norm(x, weights_.at(p + "attn_norm.weight"));
-      Row q = projected(p + "attn_q", h);
-      norm_heads(q, p + "attn_q_norm.weight");
-      turn(q, layer, n_tokens_);
-      if (layer.kv_owner == kOwnCache) {
-        Row k = projected(p + "attn_k", h);
-        norm_heads(k, p + "attn_k_norm.weight");
-        turn(k, layer, n_tokens_);
-        keys_[l].push_back(k);
-        values_[l].push_back(projected(p + "attn_v", h));
-      }
-      add(x, times(p + "attn_output.weight", attend(q, l)));
+      add(x, layer.mixer == Mixer::kState ? convolved(p, l, h) : attended(p, l, h));
       const Row f = norm(x, weights_.at(p + "ffn_norm.weight"));
       add(x, layer.n_experts > 0 ? mixture(p, layer, f) : gated(p + "ffn_", ".weight", 0, layer.ffn_len, f));
       if (hidden != nullptr) hidden->push_back(x);
@@ -68,6 +62,34 @@ class NaiveLlama {
   size_t cached(size_t layer) const { return keys_[layer].size(); }
 
  private:
+  Row attended(const std::string& p, size_t l, const Row& h) {
+    const LayerConfig& layer = c_.layers[l];
+    Row q = projected(p + "attn_q", h);
+    norm_heads(q, p + "attn_q_norm.weight");
+    turn(q, layer, n_tokens_);
+    if (layer.kv_owner == kOwnCache) {
+      Row k = projected(p + "attn_k", h);
+      norm_heads(k, p + "attn_k_norm.weight");
+      turn(k, layer, n_tokens_);
+      keys_[l].push_back(k);
+      values_[l].push_back(projected(p + "attn_v", h));
+    }
+    return times(p + "attn_output.weight", attend(q, l));
+  }
+  // Over all inputs since the sequence's begin.
+  Row convolved(const std::string& p, size_t l, const Row& h) {
+    const auto C = static_cast<size_t>(c_.width), L = static_cast<size_t>(c_.layers[l].conv_len);
+    const Row bcx = times(p + "shortconv.in_proj.weight", h), &taps = weights_.at(p + "shortconv.conv.weight");
+    std::vector<Row>& inputs = inputs_[l];
+    Row& input = inputs.emplace_back(C);
+    for (size_t c = 0; c < C; ++c) input[c] = bcx[c] * bcx[2 * C + c];
+    Row out(C);
+    for (size_t back = 0; back < std::min(L, inputs.size()); ++back) {
+      for (size_t c = 0; c < C; ++c)
+        out[c] += bcx[C + c] * taps[c * L + L - 1 - back] * inputs[inputs.size() - 1 - back][c];
+    }
+    return times(p + "shortconv.out_proj.weight", out);
+  }
   static void add(Row& x, const Row& y) {
     for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
   }
@@ -216,6 +238,7 @@ class NaiveLlama {
   std::vector<int> numbers_;  // of the file's layers
   double n_tokens_ = 0;
   std::map<std::string, Row> weights_;
+  std::vector<std::vector<Row>> inputs_;         // of each convolution
   std::vector<std::vector<Row>> keys_, values_;  // [layer][position][K D]: the list cache
 };
 
@@ -321,6 +344,31 @@ TEST(NaiveReference, HasTheLogitsOfModelsWithExperts) {
     NaiveLlama naive(*file, m.model->config());
     expect_near(logits_of(*m.model, *m.stream, tokens), naive, tokens);
   }
+}
+
+TEST(NaiveReference, HasTheLogitsOfModelsWithRecurrentLayers) {
+  for (const char* architecture : {"lfm2"}) {
+    SCOPED_TRACE(architecture);
+    const auto file = testing::tiny_model_file({.architecture = architecture, .seed = 2, .n_layers = 5});
+    testing::LoadedModel m(file);
+    const std::vector<TokenId> tokens = testing::some_tokens(24, m.model->config().vocab_size);
+    NaiveLlama naive(*file, m.model->config());
+    expect_near(logits_of(*m.model, *m.stream, tokens), naive, tokens);
+  }
+}
+
+// The last layer's state goes on too where no row of a step is wanted.
+TEST(RecurrentLayers, GoOnInStepsWithoutRows) {
+  testing::LoadedModel m(testing::TinyModelOptions{.architecture = "lfm2"});
+  ASSERT_EQ(m.model->config().layers.back().mixer, Mixer::kState);
+  const std::vector<TokenId> tokens = testing::some_tokens(20, m.model->config().vocab_size);
+  const std::vector<float> all = m.logits(tokens);
+  OneSequence sequence(*m.model, *m.stream, {});
+  sequence.append(std::span(tokens).first(11), nullptr);
+  sequence.append(std::span(tokens).subspan(11), [&](int64_t first, const TensorView& rows) {
+    const auto n = static_cast<size_t>(rows.n_elements());
+    EXPECT_EQ(std::memcmp(rows.data, &all[all.size() - n], n * sizeof(float)), 0) << first;
+  });
 }
 
 // A token's experts and its row's bits do not depend on the other tokens of the step.

@@ -39,8 +39,7 @@ void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows,
     const ForwardBatch batch = arrays_.batch();
     logits_.resize(static_cast<size_t>(std::max<int64_t>(1, batch.n_rows) * V));
     const TensorView logits(logits_.data(), DType::kF32, {std::max<int64_t>(1, batch.n_rows), V});
-    const StateSlots state = {.bytes = state_.data(), .slot_bytes = model_.state_layout().slot_bytes(), .n_slots = 1};
-    model_.forward(stream_, batch, kv_, logits.first_rows(batch.n_rows), {}, state);
+    model_.forward(stream_, batch, kv_, logits.first_rows(batch.n_rows), {}, states());
     if (on_rows) on_rows(n_tokens_, logits);
     n_tokens_ += n;
     tokens = tokens.subspan(static_cast<size_t>(n));

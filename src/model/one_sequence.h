@@ -37,6 +37,8 @@ class OneSequence {
   int64_t n_tokens() const { return n_tokens_; }
   int64_t kv_bytes() const { return static_cast<int64_t>(memory_.size()); }
   const std::vector<PagedKv>& kv() const { return kv_; }
+  // The state after all tokens, the one slot of these; without recurrent layers none.
+  StateSlots states() { return {state_.data(), model_.state_layout().slot_bytes(), state_.empty() ? 0 : 1}; }
   // Forgets what lies after the first n tokens; of a model with recurrent layers all or none of it.
   void truncate(int64_t n);
 

@@ -1,5 +1,6 @@
 #include "model/scratch.h"
 
+#include <algorithm>
 #include <string>
 
 namespace ibid {
@@ -29,6 +30,22 @@ void lay_out_experts(ScratchLayout& layout, const ModelConfig& c, int64_t T, Exp
   out.down = layout.take(T * k, c.width);
   out.shared_gate = layout.take(T, 1);
   out.sum = layout.take(T, c.width);
+}
+
+void lay_out_recurrent(ScratchLayout& layout, const ModelConfig& c, int64_t T, RecurrentScratch& out) {
+  if (c.first_with(Mixer::kState) == nullptr) return;
+  int64_t in = 0, z = 0, heads = 0;
+  for (const LayerConfig& layer : c.layers) {
+    in = std::max(in, layer.recurrence == Recurrence::kShortConv ? 3 * layer.conv_channels : layer.delta.qkv_len());
+    z = std::max(z, layer.delta.v_len());
+    heads = std::max(heads, layer.delta.n_value_heads);
+  }
+  out.in = layout.take(T, in);
+  if (heads == 0) return;
+  out.z = layout.take(T, z);
+  out.a = layout.take(T, heads);
+  out.b = layout.take(T, heads);
+  out.grouped = layout.take(T, in + z);
 }
 
 }  // namespace
@@ -63,7 +80,11 @@ void Scratch::lay_out(ScratchLayout& layout, const ModelConfig& c, int64_t T, in
     k = layout.take(T, c.most(&LayerConfig::k_len));
     v = layout.take(T, c.most(&LayerConfig::v_len));
   }
-  attention = layout.take(T, c.most(&LayerConfig::attention_len));
+  if (c.attention_gate) {
+    q_gate = layout.take(T, 2 * c.most(&LayerConfig::q_len));
+    head_gate = layout.take(T, c.most(&LayerConfig::q_len));
+  }
+  attention = layout.take(T, c.most(&LayerConfig::mixed_len));
   out = layout.take(T, c.width);
   const int64_t ffn_len = c.most(&LayerConfig::ffn_len);
   if (c.fused_gate_up) {
@@ -73,7 +94,8 @@ void Scratch::lay_out(ScratchLayout& layout, const ModelConfig& c, int64_t T, in
     up = layout.take(T, ffn_len);
   }
   x_rows = layout.take(R, c.width);
-  attention_rows = layout.take(R, c.most(&LayerConfig::attention_len));
+  attention_rows = layout.take(R, c.most(&LayerConfig::mixed_len));
+  lay_out_recurrent(layout, c, T, recurrent);
   lay_out_experts(layout, c, T, experts);
   cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
@@ -91,11 +113,12 @@ Result<Scratch> Scratch::allocate(const ModelConfig& config, int64_t step_tokens
 
 void Scratch::cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows) {
   for (TensorView Scratch::*member :
-       {&Scratch::x, &Scratch::h, &Scratch::q, &Scratch::k, &Scratch::v, &Scratch::qkv, &Scratch::attention,
-        &Scratch::out, &Scratch::gate, &Scratch::up, &Scratch::gate_up}) {
+       {&Scratch::x, &Scratch::h, &Scratch::q, &Scratch::k, &Scratch::v, &Scratch::qkv, &Scratch::q_gate,
+        &Scratch::head_gate, &Scratch::attention, &Scratch::out, &Scratch::gate, &Scratch::up, &Scratch::gate_up}) {
     this->*member = whole.*member;
     if ((whole.*member).rank == 2) this->*member = (whole.*member).first_rows(n_tokens);
   }
+  recurrent = whole.recurrent;
   experts = whole.experts;
   x_rows = whole.x_rows.first_rows(n_rows);
   attention_rows = whole.attention_rows.first_rows(n_rows);
@@ -114,8 +137,10 @@ void Scratch::fit(const LayerConfig& layer) {
     reshape(k, layer.k_len());
     reshape(v, layer.v_len());
   }
-  reshape(attention, layer.attention_len());
-  reshape(attention_rows, layer.attention_len());
+  reshape(q_gate, 2 * layer.q_len());
+  reshape(head_gate, layer.q_len());
+  reshape(attention, layer.mixed_len());
+  reshape(attention_rows, layer.mixed_len());
   if (gate_up.rank == 2) {
     reshape(gate_up, 2 * layer.ffn_len);
     gate = gate_up.columns(0, layer.ffn_len);

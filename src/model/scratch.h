@@ -47,17 +47,27 @@ struct ExpertScratch {
   TensorView shared_gate, sum;     // [T, 1], [T, C]; where there are shared experts
 };
 
+// Of recurrent layers, for T tokens; each layer takes as many columns as it needs, rows one after the other.
+struct RecurrentScratch {
+  TensorView in;       // [T, 3 C] of a short convolution; [T, 2 Hk Dk + Hv Dv] q, k and v of a delta net
+  TensorView z;        // [T, Hv Dv] the gate of a delta net's outputs
+  TensorView a, b;     // [T, Hv] what its decay and its writing follow from
+  TensorView grouped;  // [T, ...] several of these in one, part by part of each key head
+};
+
 struct Scratch {
   TensorView x;                       // [T, C] the residual stream
   TensorView h;                       // [T, C] x after a norm
   TensorView q, k, v;                 // [T, H Dk], [T, K Dk], [T, K Dv]; columns of qkv where the weights are fused
   TensorView qkv;                     // [T, H Dk + K Dk + K Dv]
-  TensorView attention;               // [T, H Dv]
+  TensorView q_gate, head_gate;       // [T, 2 H Dk] q and gate of each head; [T, H Dk]; where attention is gated
+  TensorView attention;               // [T, H Dv], or what a recurrent layer gives
   TensorView out;                     // [T, C] what attention or feed-forward adds to x
   TensorView gate, up;                // [T, F]; columns of gate_up where the weights are fused
   TensorView gate_up;                 // [T, 2 F]
   TensorView x_rows, attention_rows;  // [R, C], [R, H Dv]: those of x and attention whose logits are wanted
   std::vector<TensorView> cos_sin;    // of each RoPE, [T, 2 n_pairs]
+  RecurrentScratch recurrent;         // of the largest step whatever the step; empty where no layer is recurrent
   ExpertScratch experts;              // of the largest step whatever the step; empty where no layer has experts
 
   static Result<Scratch> allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,

@@ -86,10 +86,12 @@ WeightLoader::WeightLoader(const ModelFile& file, const Architecture& architectu
 std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer) const {
   if (file_.container() == Container::kGguf) {
     std::string name = layer_name(canonical, layer);
-    // Names that some architectures write instead: glm-4.5 calls the norm after attention so, hunyuan 3 has no ending.
+    // Names that some architectures write instead: glm-4.5 calls the norm after attention so, hunyuan 3 has no ending,
+    // lfm2's last norm has an encoder's first one's name.
     constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
         {"blk.{}.ffn_norm.weight", "blk.{}.post_attention_norm.weight"},
-        {"blk.{}.exp_probs_b.bias", "blk.{}.exp_probs_b"}};
+        {"blk.{}.exp_probs_b.bias", "blk.{}.exp_probs_b"},
+        {"output_norm.weight", "token_embd_norm.weight"}};
     for (const auto& [known, other] : kOthers) {
       if (canonical != known || file_.find(name) != nullptr) continue;
       std::string of_layer = layer_name(other, layer);
@@ -305,6 +307,27 @@ Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t laye
   for (int64_t i = 0; i < len; ++i) copy[static_cast<size_t>(i)] += offset;
   out = TensorView(copy.get(), DType::kF32, {len});
   repacked_bytes_ += len * 4;
+  copies_.push_back(std::move(copy));
+  return {};
+}
+
+Status WeightLoader::taps(TensorView& out, std::string_view name, int64_t layer, int64_t n_taps, int64_t n_channels) {
+  const std::string in_file = name_in_file(name, layer);
+  const TensorInfo* info = file_.find(in_file);
+  const bool is_of_folder = info != nullptr && info->view.rank == 3;
+  ASSIGN_OR_RETURN(const TensorView view,
+                   is_of_folder ? find(in_file, {n_channels, 1, n_taps}) : find(in_file, {n_channels, n_taps}));
+  TRY(expect_floats(view, in_file, "a convolution over time"));
+  const auto n = static_cast<size_t>(n_taps * n_channels);
+  auto copy = std::make_unique<float[]>(n);
+  std::vector<float> values(n);
+  dequantise(view, values.data());
+  for (size_t i = 0; i < n; ++i) {
+    const size_t channel = i / static_cast<size_t>(n_taps), tap = i % static_cast<size_t>(n_taps);
+    copy[tap * static_cast<size_t>(n_channels) + channel] = values[i];
+  }
+  out = TensorView(copy.get(), DType::kF32, {n_taps, n_channels});
+  repacked_bytes_ += static_cast<int64_t>(n * sizeof(float));
   copies_.push_back(std::move(copy));
   return {};
 }

@@ -60,6 +60,10 @@ class WeightLoader {
   // mapping.
   Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f);
 
+  // The taps of a convolution over time, [n_taps, n_channels] F32 whatever its type of floats. A file has them channel
+  // by channel: [n_channels, n_taps], in a folder [n_channels, 1, n_taps].
+  Status taps(TensorView& out, std::string_view name, int64_t layer, int64_t n_taps, int64_t n_channels);
+
   // After all reads: a tensor that nothing read is an error that names it, except those known to be of no use to us.
   Status expect_all_read() const;
 

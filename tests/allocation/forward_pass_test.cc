@@ -28,7 +28,7 @@ TEST(ForwardPass, AllocatesNothing) {
     const std::vector<int32_t> slots = {0, 1, 2, 3, 4, 5, 6, 7}, rows = {7}, layers = {0, 1}, query_start = {0, 8};
     const int32_t kv_len = 8;
     const BlockId block{0};
-    const OneSequence memory(*m.model, *m.stream, {.capacity = 16});
+    OneSequence memory(*m.model, *m.stream, {.capacity = 16});
     std::vector<float> logits(static_cast<size_t>(V)), states(static_cast<size_t>(16 * C));
     const TensorView hidden[] = {{states.data(), DType::kF32, {8, C}}, {&states[8 * size_t(C)], DType::kF32, {8, C}}};
     const std::array<int32_t, 2> block_start = {0, 1};
@@ -43,11 +43,14 @@ TEST(ForwardPass, AllocatesNothing) {
     batch.block_start = block_start.data();
     batch.block_table = &block;
     batch.logit_rows = rows.data();
+    const std::array<int32_t, 8> state_out = {-1, -1, -1, -1, -1, -1, -1, 0};
+    batch.state_in = state_out.data();  // nothing comes before
+    batch.state_out = state_out.data();
     const TensorView out(logits.data(), DType::kF32, {1, V});
     n_in_pass = 0;
     counts_pass = true;
-    m.model->forward(*m.stream, batch, memory.kv(), out);
-    m.model->forward(*m.stream, batch, memory.kv(), out, {.layers = layers, .out = hidden});
+    m.model->forward(*m.stream, batch, memory.kv(), out, {}, memory.states());
+    m.model->forward(*m.stream, batch, memory.kv(), out, {.layers = layers, .out = hidden}, memory.states());
     counts_pass = false;
     EXPECT_EQ(n_in_pass, 0u) << architecture;
   }

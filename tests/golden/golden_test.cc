@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Architectures, ModelGolden,
                                            Golden{"gemma3"}, Golden{"qwen3moe"}, Golden{"qwen2moe"}, Golden{"mixtral"},
                                            Golden{"olmoe"}, Golden{"granitemoe"}, Golden{"glm4moe"}, Golden{"dots1"},
                                            Golden{"minimax_m2"}, Golden{"ernie4_5_moe"}, Golden{"hunyuan_moe"},
-                                           Golden{"hy_v3"}),
+                                           Golden{"hy_v3"}, Golden{"lfm2"}, Golden{"lfm2moe"}),
                          [](const auto& test) { return std::string(test.param.folder) + test.param.suffix; });
 
 // Each tensor of a model matters: one that is other numbers gives other logits.
@@ -206,7 +206,7 @@ TEST_P(EachTensor, OfTheGgufMovesTheLogits) {
 
 INSTANTIATE_TEST_SUITE_P(WithExperts, EachTensor,
                          ::testing::Values("qwen3moe", "qwen2moe", "mixtral", "olmoe", "granitemoe", "glm4moe", "dots1",
-                                           "minimax_m2", "ernie4_5_moe", "hunyuan_moe", "hy_v3"),
+                                           "minimax_m2", "ernie4_5_moe", "hunyuan_moe", "hy_v3", "lfm2", "lfm2moe"),
                          [](const auto& test) { return std::string(test.param); });
 
 // A layer's experts may lie in one tensor, gate above up, as transformers holds them.

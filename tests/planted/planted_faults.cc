@@ -54,6 +54,8 @@ const std::map<std::string, std::string> kFoundByUnits = {
     {"equals_are_chosen_by_the_higher_index", "Experts.OfTheSameScoreAreChosenByTheLowerIndex"},
     {"weights_have_the_bias_of_the_choice", "Experts.HaveWeightsWithoutTheBiasOfTheChoice"},
     {"experts_are_added_in_one_group", "Experts.AreAddedInTheirOrder"},
+    {"convolutions_begin_again", "Recurrent.ShortConvolutionsGoOnFromAnyState"},
+    {"states_stay_where_no_row_is_wanted", "RecurrentLayers.GoOnInStepsWithoutRows"},
     {"what_rejection_verifies_depends_on_time", "EngineRejection.ReplaysToTheByteWhereDraftsArePinned"},
     {"a_race_without_weight_has_no_winner", "Rejection.GivesATokenOfASupportThatWeighsNothing"},
     {"a_cost_below_nothing", "StepCost.NoPartCostsLessThanNothing"},

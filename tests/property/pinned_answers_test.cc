@@ -37,6 +37,7 @@ TEST_P(PinnedAnswers, ToFortyRequestsUnderEightSchedules) {
       {"smollm3", {DType::kF16, DType::kF16}},   {"phi3", {DType::kMXFP4, DType::kBF16}},
       {"gemma3", {DType::kQ4_1, DType::kF16}},   {"qwen3moe", {DType::kQ4_K, DType::kF16}},
       {"qwen2moe", {DType::kBF16, DType::kF32}}, {"glm4moe", {DType::kQ8_0, DType::kBF16}},
+      {"lfm2", {DType::kQ8_0, DType::kF16}},
   };
   const auto architectures = testing::tiny_architectures();
   const auto index = static_cast<uint64_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());

@@ -306,8 +306,9 @@ class ScheduleRun {
     const auto is_eagle = [&kind] {
       return kind == DraftKind::kEagle || kind == DraftKind::kEagle3 || kind == DraftKind::kMtp;
     };
-    // An MTP layer is of llama's shape.
-    const bool has_mtp = model_.config().shape == Shape::kLlama && !model_.config().fused_qkv;
+    // An MTP layer is of llama's shape, and as the model's last layer.
+    const ModelConfig& config = model_.config();
+    const bool has_mtp = config.shape == Shape::kLlama && !config.fused_qkv && core_->facts().state_bytes == 0;
     if (kind == DraftKind::kMtp && !has_mtp) kind = DraftKind::kEagle;
     // A view spares nothing where no layer reads far back.
     if (kind == DraftKind::kWindow && core_->facts().window > 0) kind = DraftKind::kRandom;

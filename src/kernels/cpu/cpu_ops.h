@@ -50,6 +50,19 @@ void route(Stream& s, const ExpertRows& rows, const TensorView& logits, const Ro
 void add_experts(Stream& s, const TensorView& out, const TensorView& y, const ExpertRows& rows);
 void gate_rows(Stream& s, const TensorView& x, const TensorView& gate);
 
+// cpu/recurrent.cc
+void short_conv(Stream& s, const TensorView& out, const TensorView& in, const TensorView& taps,
+                const ForwardBatch& batch, const LayerStates& states);
+void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
+               const LayerStates& states);
+size_t conv_workspace_bytes(const Stream& s, int64_t n_taps, int64_t n_channels);
+void delta_net(Stream& s, const TensorView& out, const ops::DeltaInputs& in, const DeltaHeads& heads,
+               const ForwardBatch& batch, const LayerStates& states);
+size_t delta_net_workspace_bytes(const Stream& s, const DeltaHeads& heads);
+void l2_norm(Stream& s, const TensorView& x, int64_t head_len, float eps, float scale);
+void sigmoid_mul(Stream& s, const TensorView& out, const TensorView& x, const TensorView& gate);
+void part_groups(Stream& s, std::span<const TensorView> out, const TensorView& x, int64_t n_groups);
+
 // cpu/rope.cc
 void rope_angles(Stream& s, const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions);
 void rope(Stream& s, const TensorView& x, int head_len, const ops::Rope& rope, const TensorView& cos_sin);

@@ -12,9 +12,10 @@ namespace ibid::cpu {
   extern const RowTable kRow;             \
   extern const AttentionTable kAttention; \
   extern const NoiseTable kNoise;         \
+  extern const RecurrentTable kRecurrent; \
   }
 #define IBID_TABLE(isa) \
-  { &isa::kLinear, &isa::kRow, &isa::kAttention, &isa::kNoise }
+  { &isa::kLinear, &isa::kRow, &isa::kAttention, &isa::kNoise, &isa::kRecurrent }
 
 IBID_DECLARE_TABLES(baseline)
 #if defined(__x86_64__)
@@ -44,10 +45,13 @@ const Table& table() {
   static const Table baseline_table = IBID_TABLE(baseline);
 #if defined(__x86_64__)
   static const Table avx2_table = IBID_TABLE(avx2);
-  static const Table avx2_vnni_table = {&avx2_vnni::kLinear, &avx2::kRow, &avx2::kAttention, &avx2::kNoise};
+  static const Table avx2_vnni_table = {&avx2_vnni::kLinear, &avx2::kRow, &avx2::kAttention, &avx2::kNoise,
+                                        &avx2::kRecurrent};
   static const Table avx512_table = IBID_TABLE(avx512);
-  static const Table avx512_vnni_table = {&avx512_vnni::kLinear, &avx512::kRow, &avx512::kAttention, &avx512::kNoise};
-  static const Table avx512_bf16_table = {&avx512_bf16::kLinear, &avx512::kRow, &avx512::kAttention, &avx512::kNoise};
+  static const Table avx512_vnni_table = {&avx512_vnni::kLinear, &avx512::kRow, &avx512::kAttention, &avx512::kNoise,
+                                          &avx512::kRecurrent};
+  static const Table avx512_bf16_table = {&avx512_bf16::kLinear, &avx512::kRow, &avx512::kAttention, &avx512::kNoise,
+                                          &avx512::kRecurrent};
   switch (selected_isa()) {
     case Isa::kAvx512Bf16:
       return avx512_bf16_table;
@@ -64,8 +68,10 @@ const Table& table() {
   }
 #elif defined(__aarch64__)
   static const Table neon_table = IBID_TABLE(neon);
-  static const Table dotprod_table = {&neon_dotprod::kLinear, &neon::kRow, &neon::kAttention, &neon::kNoise};
-  static const Table i8mm_table = {&neon_i8mm::kLinear, &neon::kRow, &neon::kAttention, &neon::kNoise};
+  static const Table dotprod_table = {&neon_dotprod::kLinear, &neon::kRow, &neon::kAttention, &neon::kNoise,
+                                      &neon::kRecurrent};
+  static const Table i8mm_table = {&neon_i8mm::kLinear, &neon::kRow, &neon::kAttention, &neon::kNoise,
+                                   &neon::kRecurrent};
   switch (selected_isa()) {
     case Isa::kNeonI8mm:
       return i8mm_table;

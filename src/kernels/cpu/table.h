@@ -10,12 +10,14 @@ struct LinearTable;     // cpu/linear_table.h
 struct RowTable;        // cpu/row_table.h: norms, activations, rope, softmax, conversions
 struct AttentionTable;  // cpu/attention_table.h
 struct NoiseTable;      // cpu/noise_table.h
+struct RecurrentTable;  // cpu/recurrent_table.h
 
 struct Table {
   const LinearTable* linear;
   const RowTable* row;
   const AttentionTable* attention;
   const NoiseTable* noise;
+  const RecurrentTable* recurrent;
 };
 
 // The table of the selected ISA.

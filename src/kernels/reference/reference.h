@@ -43,6 +43,15 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
 void route(const ExpertRows& rows, const TensorView& logits, const Router& router);
 void add_experts(const TensorView& out, const TensorView& y, const ExpertRows& rows);
 void gate_rows(const TensorView& x, const TensorView& gate);
+// States are rounded to F32 after each token.
+void short_conv(const TensorView& out, const TensorView& in, const TensorView& taps, const ForwardBatch& batch,
+                const LayerStates& states);
+void conv_silu(const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
+               const LayerStates& states);
+void delta_net(const TensorView& out, const ops::DeltaInputs& in, const DeltaHeads& heads, const ForwardBatch& batch,
+               const LayerStates& states);
+void l2_norm(const TensorView& x, int64_t head_len, double eps, double scale);
+void sigmoid_mul(const TensorView& out, const TensorView& x, const TensorView& gate);
 void gather_rows(const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
 void soft_cap(const TensorView& logits, double cap);
 void log_softmax(const TensorView& out, const TensorView& logits);

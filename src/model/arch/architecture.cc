@@ -7,7 +7,7 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 21> kArchitectures = {{
+const std::array<Architecture, 24> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
@@ -28,6 +28,9 @@ const std::array<Architecture, 21> kArchitectures = {{
     {"phi3", "phi3", phi3_from_gguf, phi3_from_folder, kPhi3Names},
     {"gemma3", "gemma3_text", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},
     {"", "gemma3", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},  // with a vision tower, which stays unread
+    {"lfm2", "lfm2", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},
+    {"lfm2moe", "lfm2_moe", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},
+    {"", "lfm2_vl", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},  // with a vision tower, which stays unread
     {"bert", "bert", bert_from_gguf, bert_from_folder, kBertNames},
 }};
 

@@ -38,6 +38,7 @@ extern const std::span<const WeightName> kLlamaNames;  // llama, mistral, qwen, 
 extern const std::span<const WeightName> kPhi3Names;
 extern const std::span<const WeightName> kGemma3Names;
 extern const std::span<const WeightName> kBertNames;
+extern const std::span<const WeightName> kLfm2Names;
 
 namespace arch {
 Result<ModelConfig> llama_from_gguf(const ModelFile& file);
@@ -74,6 +75,8 @@ Result<ModelConfig> phi3_from_gguf(const ModelFile& file);
 Result<ModelConfig> phi3_from_folder(const ModelFile& file);
 Result<ModelConfig> gemma3_from_gguf(const ModelFile& file);
 Result<ModelConfig> gemma3_from_folder(const ModelFile& file);
+Result<ModelConfig> lfm2_from_gguf(const ModelFile& file);
+Result<ModelConfig> lfm2_from_folder(const ModelFile& file);
 Result<ModelConfig> bert_from_gguf(const ModelFile& file);
 Result<ModelConfig> bert_from_folder(const ModelFile& file);
 }  // namespace arch

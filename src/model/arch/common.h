@@ -44,6 +44,7 @@ struct FolderDefaults {
   int64_t n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, trained_context_len = 0;
   double norm_eps = 0.0;
   bool tied_embedding = false;
+  std::string_view ffn_len_key = "intermediate_size";
   Experts experts = Experts::kRefused;
 };
 // `prefix` is "" or "text_config.". RoPE is read apart (rope_from_folder).
@@ -61,6 +62,9 @@ Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& co
 // How many layers draft further tokens (ModelConfig::n_mtp_layers), as `key` states: none to `most`.
 inline constexpr int64_t kMostMtpLayers = 64;
 Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most);
+
+// Makes an attention layer a short convolution over the stream, of `conv_len` taps.
+void set_short_conv(const ModelConfig& config, int64_t conv_len, LayerConfig& layer);
 
 // Windows of layers from `layer_types`, where config.json has them: "sliding_attention" gets `window`.
 Status windows_from_layer_types(const ModelFile& file, const std::string& prefix, int64_t window, ModelConfig& config);

@@ -37,7 +37,7 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
   ASSIGN_OR_RETURN(config.n_mtp_layers, file.meta_int(mtp_key, 0));
   TRY(check_mtp_layers(config, mtp_key, kMostMtpLayers));
   ASSIGN_OR_RETURN(config.width, file.meta_int(prefix + "hidden_size"));
-  ASSIGN_OR_RETURN(layer.ffn_len, file.meta_int(prefix + "intermediate_size"));
+  ASSIGN_OR_RETURN(layer.ffn_len, file.meta_int(prefix + std::string(defaults.ffn_len_key)));
   ASSIGN_OR_RETURN(layer.n_heads, number(file, prefix + "num_attention_heads", defaults.n_heads));
   const int64_t n_kv_heads = defaults.n_kv_heads != 0 ? defaults.n_kv_heads : layer.n_heads;
   ASSIGN_OR_RETURN(layer.n_kv_heads, file.meta_int(prefix + "num_key_value_heads", n_kv_heads));

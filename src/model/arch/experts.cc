@@ -77,7 +77,8 @@ Result<std::vector<bool>> layers_with_experts(const ModelFile& file, const std::
     }
     return out;
   }
-  ASSIGN_OR_RETURN(const int64_t n_dense, file.meta_int(prefix + "first_k_dense_replace", 0));
+  ASSIGN_OR_RETURN(const int64_t n_dense,
+                   file.meta_int(one_of(file, prefix, {"first_k_dense_replace", "num_dense_layers"}), 0));
   const std::string step_key = one_of(file, prefix, {"decoder_sparse_step", "moe_layer_interval"});
   ASSIGN_OR_RETURN(const int64_t step, file.meta_int(step_key, 1));
   ASSIGN_OR_RETURN(const int64_t first, file.meta_int(prefix + "moe_layer_start_index", 0));

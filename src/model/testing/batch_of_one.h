@@ -33,6 +33,8 @@ class BatchOfOne {
     arrays_.add_run(tokens, n_tokens_, table_);
     for (const int32_t row : rows) arrays_.want(row);
     arrays_.add_blocks(table_);
+    for (int32_t i = 0; i < n; ++i) arrays_.add_state_out(i + 1 < n ? -1 : 0);
+    arrays_.add_state_in(n_tokens_ == 0 ? -1 : 0);
     arrays_.end_sequence();
     n_tokens_ += n;
     const ForwardBatch batch = arrays_.batch();
@@ -46,7 +48,7 @@ class BatchOfOne {
       views.emplace_back(hidden.data(), DType::kF32, std::initializer_list<int64_t>{n, C});
     }
     model_.forward(stream_, batch, memory_.kv(), TensorView(out.logits.data(), DType::kF32, {batch.n_rows, V}),
-                   {.layers = layers, .out = views});
+                   {.layers = layers, .out = views}, memory_.states());
     out.logits.resize(static_cast<size_t>(batch.n_rows * V));
     return out;
   }

@@ -16,10 +16,17 @@ namespace {
 
 // GGUF's architecture and whether it keeps rotated pairs side by side.
 std::string gguf_architecture(const std::string& name) {
-  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"mistral", "llama"},         {"gemma3_text", "gemma3"},         {"mixtral", "llama"},
-      {"qwen2_moe", "qwen2moe"},    {"qwen3_moe", "qwen3moe"},         {"glm4_moe", "glm4moe"},
-      {"minimax_m2", "minimax-m2"}, {"hunyuan_v1_moe", "hunyuan-moe"}, {"ernie4_5_moe", "ernie4_5-moe"}};
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"mistral", "llama"},
+                                                                      {"gemma3_text", "gemma3"},
+                                                                      {"mixtral", "llama"},
+                                                                      {"qwen2_moe", "qwen2moe"},
+                                                                      {"qwen3_moe", "qwen3moe"},
+                                                                      {"glm4_moe", "glm4moe"},
+                                                                      {"minimax_m2", "minimax-m2"},
+                                                                      {"hunyuan_v1_moe", "hunyuan-moe"},
+                                                                      {"ernie4_5_moe", "ernie4_5-moe"},
+                                                                      {"lfm2_moe", "lfm2moe"},
+                                                                      {"lfm2_vl", "lfm2"}};
   for (const auto& [of_folder, of_gguf] : kNames) {
     if (name == of_folder) return std::string(of_gguf);
   }
@@ -131,6 +138,14 @@ void add_experts(const ModelConfig& c, const LayerConfig& layer, const std::stri
   if (c.shared_gate) specs.push_back({p + "ffn_gate_inp_shexp.weight", Kind::kBias, {c.width}});
 }
 
+void add_recurrent(const ModelConfig& c, const LayerConfig& layer, const std::string& p,
+                   std::vector<TensorSpec>& specs) {
+  using Kind = TensorSpec::Kind;
+  specs.push_back({p + "shortconv.in_proj.weight", Kind::kMatrix, {3 * layer.conv_channels, c.width}});
+  specs.push_back({p + "shortconv.conv.weight", Kind::kTaps, {layer.conv_channels, layer.conv_len}});
+  specs.push_back({p + "shortconv.out_proj.weight", Kind::kMatrix, {c.width, layer.conv_channels}});
+}
+
 std::vector<TensorSpec> tensors_of_encoder(const ModelConfig& c) {
   using Kind = TensorSpec::Kind;
   std::vector<TensorSpec> specs;
@@ -224,10 +239,15 @@ Metadata metadata_of(const ModelConfig& c) {
   } else {
     put_experts(c, arch, m);
   }
-  m[arch + "attention.head_count"] = of_layers(c, &LayerConfig::n_heads);
+  // Of a layer without attention no number but that of its key/value heads, 0, has a place.
+  const LayerConfig* attention = c.first_with(Mixer::kAttention);
+  CHECK(attention != nullptr, "a layer with attention");
+  const bool is_hybrid = c.first_with(Mixer::kState) != nullptr;
+  m[arch + "attention.head_count"] = is_hybrid ? attention->n_heads : of_layers(c, &LayerConfig::n_heads);
   m[arch + "attention.head_count_kv"] = of_layers(c, &LayerConfig::n_kv_heads);
-  m[arch + "attention.key_length"] = c.layers.front().key_len;
-  m[arch + "attention.value_length"] = c.layers.front().value_len;
+  m[arch + "attention.key_length"] = attention->key_len;
+  m[arch + "attention.value_length"] = attention->value_len;
+  if (is_hybrid) m[arch + "shortconv.l_cache"] = c.first_with(Mixer::kState)->conv_len;
   m[arch + "attention.layer_norm_rms_epsilon"] = static_cast<double>(c.norm_eps);
   m[arch + "context_length"] = c.trained_context_len;
   m[arch + "vocab_size"] = c.vocab_size;
@@ -265,30 +285,33 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
   auto bias = [&specs](std::string name, int64_t n) { specs.push_back({std::move(name), Kind::kBias, {n}}); };
   specs.push_back({"token_embd.weight", Kind::kEmbedding, {c.vocab_size, c.width}});
   if (!c.tied_embedding) matrix("output.weight", c.vocab_size, c.width);
-  norm("output_norm.weight", c.width);
+  norm(c.architecture.starts_with("lfm2") ? "token_embd_norm.weight" : "output_norm.weight", c.width);
   for (int64_t l = 0; l < c.n_layers; ++l) {
     const std::string p = "blk." + std::to_string(l) + ".";
     const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
     const bool owns_cache = layer.kv_owner == kOwnCache;
     norm(p + "attn_norm.weight", c.width);
     norm(p + "ffn_norm.weight", c.width);
-    if (c.fused_qkv) {
+    if (layer.mixer == Mixer::kState) {
+      add_recurrent(c, layer, p, specs);
+    } else if (c.fused_qkv) {
       matrix(p + "attn_qkv.weight", layer.q_len() + layer.k_len() + layer.v_len(), c.width);
     } else {
       matrix(p + "attn_q.weight", layer.q_len(), c.width);
       if (owns_cache) matrix(p + "attn_k.weight", layer.k_len(), c.width);
       if (owns_cache) matrix(p + "attn_v.weight", layer.v_len(), c.width);
     }
-    if (c.qkv_bias) {
+    const bool attends = layer.mixer == Mixer::kAttention;
+    if (attends && c.qkv_bias) {
       bias(p + "attn_q.bias", layer.q_len());
       if (owns_cache) bias(p + "attn_k.bias", layer.k_len());
       if (owns_cache) bias(p + "attn_v.bias", layer.v_len());
     }
-    if (c.qk_norm) {
+    if (attends && c.qk_norm) {
       norm(p + "attn_q_norm.weight", c.qk_norm_whole ? layer.q_len() : layer.key_len);
       if (owns_cache) norm(p + "attn_k_norm.weight", c.qk_norm_whole ? layer.k_len() : layer.key_len);
     }
-    matrix(p + "attn_output.weight", c.width, layer.attention_len());
+    if (attends) matrix(p + "attn_output.weight", c.width, layer.attention_len());
     if (layer.n_experts > 0) {
       add_experts(c, layer, p, specs);
     } else if (c.fused_gate_up) {
@@ -348,6 +371,7 @@ Result<ModelFile> as_gguf(const ModelFile& folder) {
       layer = std::stoll(pattern.substr(4, end - 4));
       pattern = "blk.{}" + pattern.substr(end);
     }
+    if (pattern == "token_embd_norm.weight") pattern = "output_norm.weight";
     ASSIGN_OR_RETURN(std::vector<float> values, values_of(folder, *architecture, pattern, layer, spec.dims));
     if (spec.kind == TensorSpec::Kind::kNorm) {
       for (float& v : values) v += config.norm_offset;

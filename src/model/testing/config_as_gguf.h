@@ -18,8 +18,8 @@ using Metadata = std::map<std::string, MetaValue, std::less<>>;
 Metadata metadata_of(const ModelConfig& config);
 
 struct TensorSpec {
-  enum class Kind { kEmbedding, kMatrix, kRouter, kNorm, kBias };  // a router is a matrix of F32
-  std::string name;                                                // GGUF's
+  enum class Kind { kEmbedding, kMatrix, kRouter, kNorm, kBias, kTaps };  // a router and taps are matrices of F32
+  std::string name;                                                       // GGUF's
   Kind kind = Kind::kMatrix;
   std::vector<int64_t> dims;
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "model/arch/common.h"
 #include "model/testing/config_as_gguf.h"
 #include "tensor/half.h"
 #include "tensor/quantise.h"
@@ -12,8 +13,8 @@
 namespace ibid::testing {
 namespace {
 
-constexpr std::array<std::string_view, 10> kArchitectures = {"llama", "mistral", "qwen2",    "qwen3",    "smollm3",
-                                                             "phi3",  "gemma3",  "qwen3moe", "qwen2moe", "glm4moe"};
+constexpr std::array<std::string_view, 11> kArchitectures = {
+    "llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "qwen3moe", "qwen2moe", "glm4moe", "lfm2"};
 constexpr std::array<DType, 16> kDTypes = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
                                            DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
                                            DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
@@ -99,6 +100,7 @@ void fill(const TensorSpec& spec, DType dtype, Random& random, std::byte* out) {
     const float scale = spec.kind == Kind::kMatrix      ? 1.3f / std::sqrt(static_cast<float>(columns))
                         : spec.kind == Kind::kEmbedding ? 0.6f
                         : spec.kind == Kind::kRouter    ? 1.0f
+                        : spec.kind == Kind::kTaps      ? 0.6f
                                                         : 0.2f;
     for (float& x : row) x = (spec.kind == Kind::kNorm ? 1.0f : 0.0f) + scale * random.normal();
     quantise_row(dtype, row.data(), to, columns);
@@ -208,7 +210,10 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   LayerConfig layer;
   c.architecture = a;
   c.shape = a == "gemma3" ? Shape::kGemma : Shape::kLlama;
-  c.n_layers = o.n_layers != 0 ? o.n_layers : a == "smollm3" || a == "gemma3" ? 4 : a == "qwen3moe" ? 3 : 2;
+  c.n_layers = o.n_layers != 0                   ? o.n_layers
+               : a == "smollm3" || a == "gemma3" ? 4
+               : a == "qwen3moe" || a == "lfm2"  ? 3
+                                                 : 2;
   c.width = wide ? 256 : 96;
   layer.ffn_len = wide ? 256 : 160;
   layer.n_heads = wide ? 8 : 6;
@@ -226,9 +231,9 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(layer.key_len));
   if (a.starts_with("bert")) return tiny_encoder(std::move(c), layer, a == "bert_rank");
   c.qkv_bias = a.starts_with("qwen2") || a == "glm4moe";
-  c.qk_norm = a.starts_with("qwen3") || a == "gemma3" || a == "glm4moe";
+  c.qk_norm = a.starts_with("qwen3") || a == "gemma3" || a == "glm4moe" || a == "lfm2";
   c.fused_qkv = c.fused_gate_up = a == "phi3";
-  c.tied_embedding = a == "qwen2" || a == "smollm3" || a == "gemma3";
+  c.tied_embedding = a == "qwen2" || a == "smollm3" || a == "gemma3" || a == "lfm2";
   c.layers.assign(static_cast<size_t>(c.n_layers), layer);
   const int n_pairs = static_cast<int>(layer.key_len / (a == "glm4moe" ? 4 : 2));
   c.ropes.push_back(tiny_rope(o, a == "phi3" ? RopeScaling::kLongrope : o.scaling, n_pairs));
@@ -236,6 +241,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
     if (a == "mistral") c.layers[l].window = o.window;
     if (a == "smollm3" && l % 4 == 3) c.layers[l].rope = kNoRope;
     if (a == "gemma3" && l % 3 != 2) c.layers[l].window = o.window, c.layers[l].rope = 1;
+    if (a == "lfm2" && l % 3 != 1) arch::set_short_conv(c, 3, c.layers[l]);  // the first and the last
   }
   if (a.ends_with("moe")) put_experts(c, wide);
   if (a == "gemma3") {
@@ -262,7 +268,8 @@ std::shared_ptr<const ModelFile> tiny_file_of(const ModelConfig& config, const T
     return view.data;
   };
   for (const TensorSpec& spec : tensors_of(config)) {
-    const bool is_float = spec.dims.size() == 1 || spec.kind == TensorSpec::Kind::kRouter;
+    const bool is_float =
+        spec.dims.size() == 1 || spec.kind == TensorSpec::Kind::kRouter || spec.kind == TensorSpec::Kind::kTaps;
     const DType dtype = is_float ? DType::kF32 : o.dtype;
     Random random(hash_name(spec.name, o.seed));
     fill(spec, dtype, random, add(spec.name, dtype, spec.dims));

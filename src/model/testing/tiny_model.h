@@ -16,7 +16,7 @@ struct TinyModelOptions {
   std::string_view architecture = "llama";  // one of tiny_architectures(), or an encoder: bert, bert_rank
   DType dtype = DType::kF32;                // of all matrices; norms and biases are F32
   uint64_t seed = 1;
-  int64_t n_layers = 0;     // 0: the fewest that show the architecture (2, smollm3 and gemma3: 4)
+  int64_t n_layers = 0;     // 0: the fewest that show the architecture (2 to 4)
   int64_t vocab_size = 96;  // at least 260 with a tokenizer
   int64_t context_len = 512;
   int32_t window = 24;                       // of architectures with windows
@@ -26,7 +26,7 @@ struct TinyModelOptions {
 };
 
 // Those that make tokens: llama, mistral, qwen2, qwen3, smollm3, phi3, gemma3; with experts qwen3moe, qwen2moe,
-// glm4moe.
+// glm4moe; with recurrent layers lfm2.
 std::span<const std::string_view> tiny_architectures();
 // Every dtype that a matrix may have.
 std::span<const DType> tiny_dtypes();

@@ -95,7 +95,8 @@ Result<bool> EagleHead::Loader::flag(const std::string& key, bool otherwise) con
 Status EagleHead::Loader::read_mtp_config() {
   ModelConfig& layer = form_.layer;
   layer = target_.config();
-  if (layer.shape != Shape::kLlama || layer.fused_qkv || layer.fused_gate_up || layer.ropes.empty())
+  const bool is_other = layer.first_with(Mixer::kState) != nullptr || layer.attention_gate;
+  if (layer.shape != Shape::kLlama || layer.fused_qkv || layer.fused_gate_up || layer.ropes.empty() || is_other)
     return unsupported(where() + "ibid runs no MTP layer of " + layer.architecture, "--spec");
   layer.n_layers = 1;
   LayerConfig last = layer.layers.back();

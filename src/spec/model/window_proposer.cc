@@ -21,6 +21,12 @@ size_t blocks_of_view(const WindowOptions& options, int32_t block_len) {
 
 Status WindowProposer::check(const ModelFacts& facts, const WindowOptions& options) {
   if (facts.encoder) return unsupported("A model that makes no text drafts none.", "spec");
+  if (facts.state_bytes > 0) {
+    return unsupported(
+        "This model has recurrent layers, whose state follows from all tokens of a sequence: a view of "
+        "some of them drafts nothing.",
+        "spec");
+  }
   if (facts.window > 0) {
     return unsupported("No layer of this model reads further back than " + std::to_string(facts.window) +
                            " tokens, so a view of a sequence saves nothing.",

@@ -1,0 +1,2 @@
+#define IBID_ISA avx2
+#include "kernels/cpu/recurrent.inl"

@@ -1,0 +1,2 @@
+#define IBID_ISA avx512
+#include "kernels/cpu/recurrent.inl"

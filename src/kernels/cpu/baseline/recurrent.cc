@@ -1,0 +1,2 @@
+#define IBID_ISA baseline
+#include "kernels/cpu/recurrent.inl"

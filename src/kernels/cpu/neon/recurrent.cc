@@ -1,0 +1,2 @@
+#define IBID_ISA neon
+#include "kernels/cpu/recurrent.inl"
