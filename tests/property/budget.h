@@ -7,9 +7,10 @@
 
 namespace ibid::testing {
 
-inline int n_cases(int all) {
+inline bool all_cases() {
   const char* asked = std::getenv("IBID_ALL_CASES");
-  return asked != nullptr && std::string_view(asked) == "1" ? all : (all + 3) / 4;
+  return asked != nullptr && std::string_view(asked) == "1";
 }
+inline int n_cases(int all) { return all_cases() ? all : (all + 3) / 4; }
 
 }  // namespace ibid::testing
