@@ -24,6 +24,11 @@ from transformers import (Dots1Config, Dots1ForCausalLM, Ernie4_5_MoeConfig, Ern
                           OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
                           Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
+from transformers import (Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, Gemma2Config,
+                          Gemma2ForCausalLM, Gemma4ForCausalLM, Gemma4TextConfig, Glm4Config, Glm4ForCausalLM, GraniteConfig, GraniteForCausalLM, HunYuanDenseV1Config,
+                          HunYuanDenseV1ForCausalLM, Ministral3Config, Ministral3ForCausalLM, Mistral3Config,
+                          Mistral3ForConditionalGeneration, Olmo2Config, Olmo2ForCausalLM, Olmo3Config,
+                          Olmo3ForCausalLM, SeedOssConfig, SeedOssForCausalLM)
 
 ROOT = Path(__file__).resolve().parent.parent / "tests" / "golden"
 VOCABULARY = 80
@@ -34,6 +39,16 @@ BASE = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hid
 
 def base(**changes):
     return {**BASE, **changes}
+
+
+def gemma4(num_hidden_layers, **changes):
+    types = ["full_attention" if i % 3 == 2 else "sliding_attention" for i in range(num_hidden_layers)]
+    types[-1] = "full_attention"
+    return base(num_hidden_layers=num_hidden_layers, head_dim=16, global_head_dim=32, sliding_window=8,
+                layer_types=types, final_logit_softcapping=3.0, vocab_size_per_layer_input=VOCABULARY,
+                hidden_activation="gelu_pytorch_tanh", rope_parameters={
+                    "full_attention": dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.25),
+                    "sliding_attention": dict(rope_type="default", rope_theta=10000.0)}, **changes)
 
 
 LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.05, 1.1, 1.4],
@@ -109,11 +124,48 @@ MODELS = {
         num_hidden_layers=4, intermediate_size=48, moe_intermediate_size=24, num_experts=10, num_experts_per_tok=3,
         num_dense_layers=1, routed_scaling_factor=1.5, conv_L_cache=5, layer_types=[
             "conv", "conv", "full_attention", "conv"])), Lfm2MoeForCausalLM, {"": 24}),
+    "granite": (GraniteConfig(**base(
+        embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.2, logits_scaling=2.5,
+        tie_word_embeddings=True)), GraniteForCausalLM, {"": 24}),
+    "seed_oss": (SeedOssConfig(**base(head_dim=16)), SeedOssForCausalLM, {"": 24}),
+    "mistral3": (Mistral3Config(
+        text_config=base(model_type="mistral", head_dim=16, rope_theta=1e6, sliding_window=None),
+        vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                           num_attention_heads=2, head_dim=8, image_size=28, patch_size=14),
+        tie_word_embeddings=False), Mistral3ForConditionalGeneration, {"": 24}),
+    "ministral3": (Ministral3Config(**base(head_dim=16, rope_parameters=dict(
+        rope_type="yarn", type="yarn", rope_theta=1e6, factor=8.0, original_max_position_embeddings=16, beta_fast=32.0,
+        beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1))), Ministral3ForCausalLM,
+        {"": 60}),
+    "ernie4_5": (Ernie4_5Config(**base(head_dim=16)), Ernie4_5ForCausalLM, {"": 24}),
+    "hunyuan_dense": (HunYuanDenseV1Config(**base(head_dim=16, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=10000.0, alpha=50.0, factor=1.0))), HunYuanDenseV1ForCausalLM, {"": 24}),
+    "olmo2": (Olmo2Config(**base()), Olmo2ForCausalLM, {"": 24}),
+    "olmo3": (Olmo3Config(**base(num_hidden_layers=5, sliding_window=8, rope_parameters={
+        "full_attention": dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32,
+                               attention_factor=1.3, beta_fast=32.0, beta_slow=1.0),
+        "sliding_attention": dict(rope_type="default", rope_theta=10000.0)})), Olmo3ForCausalLM, {"": 40}),
+    "exaone4": (Exaone4Config(**base(num_hidden_layers=5, sliding_window=8, sliding_window_pattern=4)),
+                Exaone4ForCausalLM, {"": 24}),
+    "glm4": (Glm4Config(**base(head_dim=16)), Glm4ForCausalLM, {"": 24}),
+    "gemma2": (Gemma2Config(**base(
+        num_hidden_layers=3, head_dim=16, query_pre_attn_scalar=20, sliding_window=8, final_logit_softcapping=3.0,
+        attn_logit_softcapping=2.0)), Gemma2ForCausalLM, {"": 24}),
+    "gemma4": (Gemma4TextConfig(**gemma4(
+        num_hidden_layers=6, num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=16)),
+        Gemma4ForCausalLM, {"": 40}),
+    "gemma4_moe": (Gemma4TextConfig(**gemma4(
+        num_hidden_layers=4, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1,
+        enable_moe_block=True, num_experts=10, top_k_experts=3, moe_intermediate_size=24)),
+        Gemma4ForCausalLM, {"": 40}),
 }
+# Those whose golden files have no greedy tokens.
+WITHOUT_GREEDY = ("llama", "llama_tied", "llama3_rope", "linear_rope", "mistral", "qwen2", "qwen3", "yarn", "smollm3",
+                  "phi3", "phi3_longrope", "gemma3")
 
 
 # Where the seed of the name gives a choice of experts that rounding could turn.
-SEEDS = {"qwen3moe": 1}
+SEEDS = {"qwen3moe": 1, "gemma4_moe": 1}
 
 
 def randomise(model, seed):
@@ -125,10 +177,12 @@ def randomise(model, seed):
             if name.endswith("e_score_correction_bias"):  # ernie's, beside scores that add up to 1
                 p.copy_(0.1 * noise)
             elif name.endswith("norm.weight"):
-                centre = 0.0 if "gemma" in model.config.model_type else 1.0
+                centre = 0.0 if model.config.model_type in ("gemma2", "gemma3_text") else 1.0
                 p.copy_(centre + 0.2 * noise)
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
+            elif p.dim() == 1:  # a norm of a vision tower, a scale
+                p.copy_(1.0 + 0.2 * noise)
             elif "embed" in name:
                 p.copy_(0.6 * noise)
             elif p.dim() == 3:  # of experts: [E, outputs, inputs]
@@ -140,13 +194,16 @@ def randomise(model, seed):
         for name, b in sorted(model.named_buffers()):
             if name.endswith(BIASES_OF_CHOICE):
                 b.copy_(0.15 * torch.randn(b.shape, generator=g))
+            if name.endswith("layer_scalar"):
+                b.copy_(1.0 + 0.3 * torch.randn(b.shape, generator=g))
 
 
 BIASES_OF_CHOICE = ("e_score_correction_bias", "expert_bias")
 
 
 def is_router(name):
-    return name.endswith((".gate.weight", ".gate.wg.weight", ".router.weight", ".shared_expert_gate.weight"))
+    return name.endswith((".gate.weight", ".gate.wg.weight", ".router.weight", ".router.proj.weight",
+                          ".shared_expert_gate.weight"))
 
 
 def check_margin(p, mlp, router, output):
@@ -169,13 +226,13 @@ class Recorder:
     def __init__(self, model):
         self.model, self.out, self.handles = model, {}, []
         self.gemma = "gemma" in model.config.model_type
-        inner = model.model
+        inner = getattr(model.model, "language_model", model.model)  # beside a vision tower
         self.on(inner.embed_tokens, "embed", lambda o: o * getattr(model.config, "embedding_multiplier", 1))
         for i, layer in enumerate(inner.layers):
             self.layer(i, layer)
         self.on(inner.norm if hasattr(inner, "norm") else inner.embedding_norm, "final_norm")
         self.on(model, "logits", lambda o: o.logits)
-        module = sys.modules[type(model).__module__]
+        module = sys.modules[type(inner).__module__]
         eager = module.eager_attention_forward
 
         def attention(layer_module, q, k, v, mask, **kwargs):
@@ -184,6 +241,8 @@ class Recorder:
                 kwargs["softcap"] = layer_module.attn_logit_softcapping
             result = eager(layer_module, q, k, v, mask, **kwargs)
             for name, x in (("q", q), ("k", k), ("v", v)):
+                if name != "q" and getattr(layer_module, "is_kv_shared_layer", False):
+                    continue  # another layer's
                 self.put(f"layer.{layer_module.layer_idx}.{name}", x.transpose(1, 2).flatten(2))
             self.put(f"layer.{layer_module.layer_idx}.attention", result[0].flatten(2))
             return result
@@ -201,15 +260,31 @@ class Recorder:
         p = f"layer.{i}."
         if hasattr(layer, "operator_norm"):
             return self.lfm2_layer(p, layer)
-        self.on(layer.input_layernorm, p + "attn_norm")
+        post_norm = not hasattr(layer, "input_layernorm")
+        if not post_norm:
+            self.on(layer.input_layernorm, p + "attn_norm")
         self.on(layer.self_attn.o_proj, p + "attn_out")
-        if self.gemma:
+        if hasattr(layer, "post_self_attn_layernorm"):  # glm
+            self.on(layer.post_self_attn_layernorm, p + "post_attn_norm")
+            self.on(layer.post_attention_layernorm, p + "ffn_norm")
+            self.on(layer.post_mlp_layernorm, p + "post_ffn_norm")
+        elif post_norm:
+            self.on(layer.post_attention_layernorm, p + "post_attn_norm")
+            self.on(layer.post_feedforward_layernorm, p + "post_ffn_norm")
+        elif self.gemma:
             self.on(layer.post_attention_layernorm, p + "post_attn_norm")
             self.on(layer.pre_feedforward_layernorm, p + "ffn_norm")
             self.on(layer.post_feedforward_layernorm, p + "post_ffn_norm")
         else:
             self.on(layer.post_attention_layernorm, p + "ffn_norm")
         self.on(layer, p + "output", lambda o: o[0] if isinstance(o, tuple) else o)
+        if hasattr(layer, "post_per_layer_input_norm"):
+            self.on(layer.post_per_layer_input_norm, p + "layer_embedding")
+        if hasattr(layer, "post_feedforward_layernorm_2"):  # experts beside the feed-forward
+            self.on(layer.router.proj, p + "router", lambda o: o[None])
+            self.handles.append(layer.router.register_forward_hook(
+                lambda m, a, o: check_margin(p, layer.experts, m, o)))
+            self.on(layer.post_feedforward_layernorm_2, p + "experts_out")
         mlp = layer.mlp if hasattr(layer, "mlp") else layer.block_sparse_moe
         if hasattr(mlp, "experts"):
             return self.experts(p, mlp)
@@ -291,7 +366,7 @@ def make(name):
             model(tokens[None, :], use_cache=False)
         recorder.close()
         out = {**recorder.out, "tokens": tokens.to(torch.int32)}
-        if any(key.endswith((".router", ".mixed")) for key in out):
+        if name not in WITHOUT_GREEDY:
             out["greedy"] = greedy(model, tokens)
         path = ROOT / f"{name}{suffix}.safetensors"
         save_file(out, path, metadata={"torch": torch.__version__, "transformers": transformers.__version__})

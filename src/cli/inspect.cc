@@ -70,7 +70,10 @@ void print_experts(const ModelConfig& c) {
   if (of == nullptr) return;
   const auto n = std::ranges::count_if(c.layers, [](const LayerConfig& l) { return l.n_experts > 0; });
   line("experts", "{} of {} wide, {} for each token, in {} layers{}", of->n_experts, of->expert_len, of->n_experts_used,
-       n, of->ffn_len > 0 ? fmt::format("; shared ones, {} wide", of->ffn_len) : "");
+       n,
+       of->ffn_len == 0            ? ""
+       : c.shape == Shape::kGemma4 ? ", beside the feed-forward"
+                                   : fmt::format("; shared ones, {} wide", of->ffn_len));
   line("router", "{}{}", router_text(c.router), c.router_bias ? ", chosen with a bias" : "");
 }
 
@@ -85,13 +88,17 @@ void print_config(const ModelConfig& c) {
   int windows = 0, nope = 0;
   for (const LayerConfig& l : c.layers) windows += l.window > 0, nope += attends(l) && l.rope == kNoRope;
   if (windows > 0) line("", "{} layers see a sliding window", windows);
+  const auto n_readers = std::ranges::count_if(c.layers, [](const LayerConfig& l) { return l.kv_owner != kOwnCache; });
+  if (n_readers > 0) line("", "{} layers read another's keys and values", n_readers);
   if (nope > 0 && !c.is_encoder()) line("", "{} layers without positions", nope);
   for (const RopeConfig& r : c.ropes) {
-    line("rope", "base {}, {} pairs, {}{}", r.base, r.n_pairs, r.interleaved ? "interleaved" : "halves",
+    line("rope", "base {}, {} pairs, {}{}{}", r.base, r.n_pairs, r.interleaved ? "interleaved" : "halves",
+         r.n_turning == 0 ? "" : fmt::format(", of which {} turn", r.n_turning),
          r.scaling == RopeScaling::kNone ? "" : fmt::format(", {} scaling", rope_scaling_name(r.scaling)));
   }
   print_recurrent(c);
   print_experts(c);
+  if (c.layer_embedding_len > 0) line("", "an embedding of {} for each layer", c.layer_embedding_len);
   line("context", "{} tokens", c.trained_context_len);
   const std::string used =
       c.first_with_experts() == nullptr

@@ -51,13 +51,15 @@ Mean mean_of(const Plan& plan, int64_t row) {
   return {row + dropped, 1, 0};
 }
 
-std::vector<Pool> pools_of(std::string_view name, const RequantiseOptions& o) {
+std::vector<Pool> pools_of(const TensorInfo& tensor, const RequantiseOptions& o) {
+  const std::string_view name = tensor.name;
   if (o.kv_groups == 0 || o.kv_groups == o.n_kv_heads || !name.starts_with("blk.")) return {};
   const int64_t D = o.head_len, per_group = o.n_kv_heads / o.kv_groups;
   const auto is = [&](std::string_view part) {
     return name.ends_with(std::string(part) + ".weight") || name.ends_with(std::string(part) + ".bias");
   };
-  if (is(".attn_k") || is(".attn_v")) return {{0, o.n_kv_heads, D, per_group}};
+  const bool is_norm_of_all = is(".attn_k_norm") && tensor.view.dim[0] == o.n_kv_heads * D;
+  if (is(".attn_k") || is(".attn_v") || is_norm_of_all) return {{0, o.n_kv_heads, D, per_group}};
   if (is(".attn_qkv")) {
     return {{o.n_heads * D, o.n_kv_heads, D, per_group}, {(o.n_heads + o.n_kv_heads) * D, o.n_kv_heads, D, per_group}};
   }
@@ -77,7 +79,7 @@ bool is_matrix(const TensorInfo& t) {
 
 Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied) {
   const TensorView& v = t.view;
-  Plan plan{.from = &t, .dtype = v.dtype, .wished = v.dtype, .pools = pools_of(t.name, o), .dims = {}};
+  Plan plan{.from = &t, .dtype = v.dtype, .wished = v.dtype, .pools = pools_of(t, o), .dims = {}};
   plan.dims.assign(v.dim.begin(), v.dim.begin() + v.rank);
   if (is_matrix(t)) {
     const MixedMatrix matrix = {

@@ -14,7 +14,7 @@
 //   4. The k experts of the highest c are used. Ties: the lower index.
 //   5. weight = s of a used expert; of kChosenSoftmax exp(x - max) / sum(exp(x - max)), both over the used experts.
 //   6. normalises: weight = weight / (max(sum, sum_floor) + sum_epsilon), the sum over the used experts.
-//   7. weight = weight * scale, where scale is not 1.
+//   7. weight = weight * scale, where scale is not 1; then weight * expert_scale of the expert, where there are some.
 //
 // All is fp32; sums ascend by expert from +0, one after the other; exp is kernels/math.h's.
 //
@@ -50,7 +50,8 @@ struct Router {
   float scale = 1.0f;
   int32_t n_groups = 1, groups_used = 1;
   bool group_by_highest = false;
-  const float* bias = nullptr;  // [E], the model's; null: none
+  const float* bias = nullptr;          // [E], the model's; null: none
+  const float* expert_scale = nullptr;  // [E], likewise
 };
 
 }  // namespace ibid

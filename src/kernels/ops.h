@@ -61,6 +61,8 @@ void add_bias(Stream& s, const TensorView& x, const TensorView& bias);
 // x += y; x *= scale.
 void add(Stream& s, const TensorView& x, const TensorView& y);
 void scale(Stream& s, const TensorView& x, float factor);
+// x[t, :] *= 1 + slope ln(1 + floor(positions[t] / length)), the factor in double precision and rounded once.
+void scale_by_position(Stream& s, const TensorView& x, std::span<const int32_t> positions, float slope, int64_t length);
 
 // out = silu(gate) * up and gelu_tanh(gate) * up, element by element. out may be gate or up.
 void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);

@@ -72,6 +72,15 @@ void scale(Stream& s, const TensorView& x, float factor) {
       s, "scale", [&] { cpu::scale(s, x, factor); }, [&] { reference::scale(x, factor); }, kNoBody);
 }
 
+void scale_by_position(Stream& s, const TensorView& x, std::span<const int32_t> positions, float slope,
+                       int64_t length) {
+  expect_f32({&x});
+  CHECK(x.n_rows() == std::ssize(positions) && length > 0, "one position a row");
+  on_device(
+      s, "scale_by_position", [&] { cpu::scale_by_position(s, x, positions, slope, length); },
+      [&] { reference::scale_by_position(x, positions, slope, length); }, kNoBody);
+}
+
 void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up) {
   expect_alike({&out, &gate, &up});
   on_device(

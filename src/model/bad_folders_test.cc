@@ -253,6 +253,128 @@ const std::vector<Bad>& bad_folders() {
          set(p, "attention_bias", true);
        },
        "attention_bias"},
+      {"granite whose residuals have a scale of zero",
+       [](auto& p) {
+         set(p, "model_type", std::string("granite"));
+         set(p, "residual_multiplier", 0.0);
+       },
+       "scale of residuals"},
+      {"seed-oss with a bias of its output",
+       [](auto& p) {
+         set(p, "model_type", std::string("seed_oss"));
+         set(p, "attention_out_bias", true);
+       },
+       "attention_out_bias"},
+      {"mistral 3 around another text model",
+       [](auto& p) {
+         set(p, "model_type", std::string("mistral3"));
+         set(p, "text_config.model_type", std::string("mistral4"));
+         set(p, "text_config.hidden_size", int64_t{64});
+       },
+       "mistral4"},
+      {"queries scaled by positions of no length",
+       [](auto& p) {
+         set(p, "model_type", std::string("ministral3"));
+         set(p, "rope_parameters.rope_type", std::string("default"));
+         set(p, "rope_parameters.llama_4_scaling_beta", 0.1);
+       },
+       "positions between"},
+      {"queries scaled by a negative number",
+       [](auto& p) {
+         set(p, "model_type", std::string("ministral3"));
+         set(p, "rope_parameters.rope_type", std::string("default"));
+         set(p, "rope_parameters.llama_4_scaling_beta", -0.1);
+       },
+       "scale of queries"},
+      {"an mscale of zero",
+       [](auto& p) {
+         set(p, "rope_scaling.rope_type", std::string("yarn"));
+         set(p, "rope_scaling.factor", 4.0);
+         set(p, "rope_scaling.original_max_position_embeddings", int64_t{32});
+         set(p, "rope_scaling.mscale", 0.0);
+         set(p, "rope_scaling.mscale_all_dim", 1.0);
+       },
+       "mscale"},
+      {"olmo 3 whose sliding layers scale too",
+       [](auto& p) {
+         set(p, "model_type", std::string("olmo3"));
+         set(p, "rope_parameters.sliding_attention.rope_type", std::string("yarn"));
+       },
+       "sliding_attention.rope_type"},
+      {"exaone 4 with windows by other letters",
+       [](auto& p) {
+         set(p, "model_type", std::string("exaone4"));
+         set(p, "sliding_window", int64_t{16});
+         set(p, "sliding_window_pattern", std::string("LLX"));
+       },
+       "LLX"},
+      {"exaone 4 with a period of zero",
+       [](auto& p) {
+         set(p, "model_type", std::string("exaone4"));
+         set(p, "sliding_window", int64_t{16});
+         set(p, "sliding_window_pattern", int64_t{0});
+       },
+       "pattern"},
+      {"glm 4 that turns more than a head",
+       [](auto& p) {
+         set(p, "model_type", std::string("glm4"));
+         set(p, "partial_rotary_factor", 1.5);
+       },
+       "partial_rotary_factor"},
+      {"a dense hunyuan with experts",
+       [](auto& p) {
+         set(p, "model_type", std::string("hunyuan_v1_dense"));
+         set(p, "num_experts", int64_t{8});
+       },
+       "8 experts"},
+      {"gemma 4 whose layers all share",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma4_text"));
+         set(p, "num_kv_shared_layers", int64_t{8});
+       },
+       "layers share"},
+      {"gemma 4 whose shared layers have no owner",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma4_text"));
+         set(p, "num_kv_shared_layers", int64_t{7});
+       },
+       "of its kind"},
+      {"gemma 4 with a layer embedding of 2^40",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma4_text"));
+         set(p, "hidden_size_per_layer_input", int64_t{1} << 40);
+       },
+       "embedding of each layer"},
+      {"gemma 4 that turns none of a head",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma4_text"));
+         set(p, "rope_parameters.full_attention.partial_rotary_factor", 0.0);
+       },
+       "partial_rotary_factor"},
+      {"gemma 4 that sees what comes after",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma4_text"));
+         set(p, "use_bidirectional_attention", std::string("all"));
+       },
+       "use_bidirectional_attention"},
+      {"gemma 4 with experts and no number of them",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma4_text"));
+         set(p, "enable_moe_block", true);
+       },
+       "num_experts"},
+      {"gemma 4 with a head of 2^40 in one layer",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma4_text"));
+         set(p, "per_layer_config.05.head_dim", int64_t{1} << 40);
+       },
+       "head size of layer 5"},
+      {"gemma 2 with a negative scalar",
+       [](auto& p) {
+         set(p, "model_type", std::string("gemma2"));
+         set(p, "query_pre_attn_scalar", -256.0);
+       },
+       "query_pre_attn_scalar"},
   };
   return cases;
 }

@@ -61,6 +61,48 @@ const std::vector<Bad>& bad_ggufs() {
        "no router"},
       {"experts, and not how many are used", [](auto& p) { set(p, "llama.expert_count", int64_t{8}); },
        "expert_used_count"},
+      {"another architecture without what states how much of its heads turns",
+       [](auto& p) {
+         p = tiny_parts({.architecture = "gemma4"});
+         std::erase_if(p.tensors, [](const TensorInfo& t) { return t.name == "rope_freqs.weight"; });
+       },
+       "rope_freqs.weight"},
+      {"gemma 4 whose heads turn in part in between",
+       [](auto& p) {
+         p = tiny_parts({.architecture = "gemma4"});
+         reinterpret_cast<float*>(tensor(p, "rope_freqs.weight").view.data)[15] = 2.0f;
+       },
+       "rope_freqs.weight"},
+      {"gemma 4 that shares minus one layers",
+       [](auto& p) {
+         p = tiny_parts({.architecture = "gemma4"});
+         set(p, "gemma4.attention.shared_kv_layers", int64_t{-1});
+       },
+       "layers share"},
+      {"gemma 4 with embeddings of another length",
+       [](auto& p) {
+         p = tiny_parts({.architecture = "gemma4"});
+         set(p, "gemma4.embedding_length_per_layer_input", int64_t{24});
+       },
+       "per_layer_token_embd.weight"},
+      {"gemma 4 without its table",
+       [](auto& p) {
+         p = tiny_parts({.architecture = "gemma4"});
+         std::erase_if(p.tensors, [](const TensorInfo& t) { return t.name == "per_layer_token_embd.weight"; });
+       },
+       "per_layer_token_embd.weight"},
+      {"a log multiplier of minus one",
+       [](auto& p) {
+         p = tiny_parts({.architecture = "ministral3"});
+         set(p, "mistral3.rope.scaling.yarn_log_multiplier", -1.0);
+       },
+       "log multiplier"},
+      {"olmo whose windows have flags for other layers",
+       [](auto& p) {
+         p = tiny_parts({.architecture = "olmo3"});
+         set(p, "olmo2.attention.sliding_window_pattern", std::vector<int64_t>{1, 0, 1});
+       },
+       "3 entries"},
       {"an odd rotated part", [](auto& p) { set(p, "llama.rope.dimension_count", int64_t{7}); }, "rotates"},
       {"more rotated than there is", [](auto& p) { set(p, "llama.rope.dimension_count", int64_t{32}); }, "rotates"},
       {"an unknown scaling", [](auto& p) { set(p, "llama.rope.scaling.type", std::string("dynamic")); }, "dynamic"},

@@ -9,11 +9,15 @@ namespace {
 
 std::span<const int32_t> wanted_rows(const ForwardBatch& b) { return {b.logit_rows, static_cast<size_t>(b.n_rows)}; }
 
-void norm_heads(const Pass& p, const TensorView& x, const TensorView& weight) {
-  if (weight.rank == 0) return;
+// Heads of x, normed -> out.
+void norm_heads(const Pass& p, const TensorView& out, const TensorView& x, const TensorView& weight) {
   const int64_t D = weight.row_len();
-  const TensorView heads(x.data, DType::kF32, {x.n_elements() / D, D});
-  ops::rms_norm(p.s, heads, heads, weight, p.config.norm_eps);
+  const auto heads = [D](const TensorView& of) { return TensorView(of.data, DType::kF32, {of.n_elements() / D, D}); };
+  ops::rms_norm(p.s, heads(out), heads(x), weight, p.config.norm_eps);
+}
+
+void norm_heads(const Pass& p, const TensorView& x, const TensorView& weight) {
+  if (weight.rank != 0) norm_heads(p, x, x, weight);
 }
 
 // Whether anything of a layer is wanted besides its keys and values.
@@ -110,7 +114,8 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
   const std::array<Part, 1> fused = {
       {{&Scratch::qkv, "blk.{}.attn_qkv", layer.q_len() + layer.k_len() + layer.v_len()}}};
   const std::span<const Part> parts = c.fused_qkv ? std::span<const Part>(fused) : std::span<const Part>(apart);
-  for (const Part& part : owns_cache ? parts : parts.first(1)) {
+  const size_t n_parts = !owns_cache ? 1 : layer.value_is_key ? 2 : parts.size();
+  for (const Part& part : parts.first(n_parts)) {
     Projections::Projection& to = out.qkv.all.emplace_back();
     const bool is_gated = c.attention_gate && part.out == &Scratch::q;
     to.out = is_gated ? &Scratch::q_gate : part.out;
@@ -128,6 +133,7 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
     TRY(w.vector(out.q_norm, "blk.{}.attn_q_norm.weight", l, q_len, c.norm_offset));
     if (owns_cache) TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, k_len, c.norm_offset));
   }
+  if (c.value_norm && owns_cache) w.ones(out.v_norm, layer.value_len);
   return w.linear(out.output,
                   {.name = "blk.{}.attn_output",
                    .n_outputs = c.width,
@@ -149,9 +155,14 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
   if (has_queries) {
     if (p.config.attention_gate) ops::part_groups(p.s, std::array{t.q, t.head_gate}, t.q_gate, layer.n_heads);
     turn_heads(p, t.q, w.q_norm, layer);
+    if (p.config.query_scale != 0) {
+      const std::span<const int32_t> positions(p.batch.positions, static_cast<size_t>(p.batch.n_tokens));
+      ops::scale_by_position(p.s, t.q, positions, p.config.query_scale, p.config.query_scale_len);
+    }
     p.seen("q", l, t.q);
   }
   if (owns_cache) {
+    if (w.v_norm.rank != 0) norm_heads(p, t.v, layer.value_is_key ? t.k : t.v, w.v_norm);
     turn_heads(p, t.k, w.k_norm, layer);
     p.seen("k", l, t.k);
     p.seen("v", l, t.v);
@@ -219,6 +230,10 @@ void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int l) {
   p.seen("gated", l, t.gate);
   project(p, w.down, t.out, t.gate);
   p.seen("ffn_out", l, t.out);
+}
+
+Activation activation_of(const ModelConfig& config) {
+  return config.activation == FfnActivation::kSilu ? ops::silu_mul : ops::gelu_mul;
 }
 
 void layer_done(const Pass& p, int l) {

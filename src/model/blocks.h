@@ -42,8 +42,9 @@ inline void begin_layer(Pass& p, int layer) { p.t.fit(p.layer(layer)); }
 struct AttentionWeights {
   Projections qkv;  // [H Dk, I], [K Dk, I], [K Dv, I], in this order; or one of them all. I: the width of what
                     // it reads. With biases where the model has them. The first alone where the layer reads
-                    // another's cache
+                    // another's cache; the first two where values are products of the keys' weights
   TensorView q_norm, k_norm;  // [Dk], of each head, or [H Dk], [K Dk] of all together; rank 0: none
+  TensorView v_norm;          // [Dv] of ones; rank 0: none
   Linear output;              // [C, H Dv]
 };
 Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t layer, AttentionWeights& out);
@@ -68,6 +69,8 @@ Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, 
 // One whose two projections are apart, of width `ffn_len`, with other names: "blk.{}.ffn_gate_shexp" ...
 Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, int64_t ffn_len, std::string_view gate,
                 std::string_view up, std::string_view down, FfnWeights& out);
+// The configuration's, of a gate.
+Activation activation_of(const ModelConfig& config);
 // t.h -> t.out; writes t.gate and t.up.
 void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int layer);
 

@@ -56,6 +56,10 @@ Status all_positive(std::string_view what, const std::vector<double>& values, in
 Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
   TRY(in_range("number of rotated pairs of a head", rope.n_pairs, kMaxPairs));
   TRY(positive("RoPE base", rope.base, 1e12));
+  if (rope.n_turning < 0 || rope.n_turning > rope.n_pairs) {
+    return invalid("the model turns " + std::to_string(rope.n_turning) + " of " + std::to_string(rope.n_pairs) +
+                   " pairs of a head; expected at most all");
+  }
   if (rope.base <= 1)
     return invalid("the model's RoPE base is " + std::to_string(rope.base) + "; expected more than 1");
   TRY(factor("RoPE scaling factor", rope.factor));
@@ -104,7 +108,8 @@ Status validate_rope(const RopeConfig& rope, const ModelConfig& config) {
 }
 
 Status validate_experts(const ModelConfig& config, const LayerConfig& layer, const std::string& of) {
-  if (config.shape != Shape::kLlama) return unsupported("experts" + of + ", in a model of this shape");
+  if (config.shape != Shape::kLlama && config.shape != Shape::kGemma4)
+    return unsupported("experts" + of + ", in a model of this shape");
   TRY(in_range("number of experts" + of, layer.n_experts, kMaxExperts));
   TRY(in_range("number of experts that a token uses" + of, layer.n_experts_used,
                std::min<int64_t>(layer.n_experts, kMaxExpertsUsed)));
@@ -167,6 +172,9 @@ Status validate_layer(const ModelConfig& config, size_t l) {
     return unsupported("the model's head size" + of + " is " + std::to_string(len) + "; ibid runs multiples of 8");
   }
   TRY(positive("attention scale" + of, layer.attention_scale, 1e4));
+  if (layer.value_is_key && layer.key_len != layer.value_len) {
+    return invalid("the model's values" + of + " are its keys, of another length");
+  }
   if (layer.window < 0) return invalid("the model's sliding window is negative; expected 1 or more");
   CHECK(layer.rope == kNoRope || layer.rope < static_cast<int>(config.ropes.size()));
   if (layer.rope != kNoRope) {
@@ -219,7 +227,8 @@ std::string_view rope_scaling_name(RopeScaling scaling) {
 
 int64_t ModelConfig::kv_projection_parameters() const {
   int64_t n = 0;
-  for (const LayerConfig& l : layers) n += l.kv_owner == kOwnCache ? (l.k_len() + l.v_len()) * width : 0;
+  for (const LayerConfig& l : layers)
+    n += l.kv_owner == kOwnCache ? (l.k_len() + (l.value_is_key ? 0 : l.v_len())) * width : 0;
   return n;
 }
 
@@ -256,9 +265,15 @@ int64_t ModelConfig::n_parameters() const {
   int64_t n = (tied_embedding ? 1 : 2) * vocab_size * width + width + kv_projection_parameters();
   for (const LayerConfig& l : layers) {
     const bool owns = l.kv_owner == kOwnCache;
-    n += mixer_parameters(*this, l) + ffn_parameters(*this, l, l.n_experts) + (shape == Shape::kGemma ? 4 : 2) * width;
+    n += mixer_parameters(*this, l) + ffn_parameters(*this, l, l.n_experts) +
+         (shape == Shape::kGemma || shape == Shape::kGemma4 ? 4 : 2) * width;
+    if (shape == Shape::kGemma4) n += 1 + (l.n_experts > 0 ? 4 * width + l.n_experts : 0);
     if (qkv_bias) n += l.q_len() + (owns ? l.k_len() + l.v_len() : 0);
     if (qk_norm) n += qk_norm_whole ? l.q_len() + (owns ? l.k_len() : 0) : (owns ? 2 : 1) * l.key_len;
+  }
+  if (layer_embedding_len > 0) {
+    n += layer_embeddings_len * (vocab_size + width) + layer_embedding_len;
+    n += n_layers * (2 * layer_embedding_len + 1) * width;
   }
   return n;
 }
@@ -281,6 +296,14 @@ Status validate(const ModelConfig& config) {
   TRY(positive("scale of logits", config.logit_scale, 1e6));
   if (config.shape != Shape::kLlama && (config.residual_scale != 1 || config.logit_scale != 1))
     return unsupported("a model of this shape with scales of residuals or logits");
+  if (config.query_scale != 0) {
+    TRY(positive("scale of queries by their position", config.query_scale, 1e3));
+    TRY(in_range("positions between two scales of queries", config.query_scale_len, kMaxContext));
+  }
+  if (config.layer_embedding_len != 0) {
+    TRY(in_range("width of a layer's embedding", config.layer_embedding_len, kMaxWidth));
+    TRY(in_range("width of all layers' embeddings", config.layer_embeddings_len, kMaxVocabulary));
+  }
   for (float cap : {config.attention_soft_cap, config.logit_soft_cap}) {
     if (cap != 0) TRY(positive("soft cap", cap, 1e6));
   }

@@ -29,6 +29,7 @@ struct RopeConfig {
   RopeScaling scaling = RopeScaling::kNone;
   bool interleaved = false;      // pairs (2i, 2i + 1), as GGUF stores llama; else (i, i + n_pairs)
   int n_pairs = 0;               // the first 2 * n_pairs values of a head turn
+  int n_turning = 0;             // of the pairs the first, the others stand still (gemma 4); 0: all turn
   double base = 10000.0;         // theta
   double factor = 1.0;           // linear, llama3, yarn
   int64_t original_context = 0;  // llama3, yarn, longrope
@@ -61,10 +62,11 @@ enum class Recurrence : uint8_t {
 // One layer. Layers of a model may differ in all of it; blocks, memory and cache read the layer's, never the model's.
 struct LayerConfig {
   Mixer mixer = Mixer::kAttention;
-  int64_t n_heads = 0;     // H
-  int64_t n_kv_heads = 0;  // K, divides H; 1 of a latent layer
-  int64_t key_len = 0;     // Dk, of a head of queries and keys
-  int64_t value_len = 0;   // Dv, of a head of values and outputs
+  int64_t n_heads = 0;        // H
+  int64_t n_kv_heads = 0;     // K, divides H; 1 of a latent layer
+  int64_t key_len = 0;        // Dk, of a head of queries and keys
+  int64_t value_len = 0;      // Dv, of a head of values and outputs
+  bool value_is_key = false;  // values are the products of the keys' weights, before the keys' norm and rotation
   // F; of a layer of experts that of those that all its tokens use (shared experts) together, or 0: none.
   int64_t ffn_len = 0;
   int64_t n_experts = 0;         // E; 0: all tokens use the same feed-forward
@@ -100,8 +102,11 @@ struct LayerConfig {
   bool operator==(const LayerConfig&) const = default;
 };
 
-// One forward pass each; model/llama.cc, model/gemma.cc and model/bert.cc.
-enum class Shape : uint8_t { kLlama, kGemma, kBert };
+// One forward pass each; model/llama.cc, model/gemma.cc, model/gemma4.cc, model/post_norm.cc and model/bert.cc.
+enum class Shape : uint8_t { kLlama, kGemma, kGemma4, kPostNorm, kBert };
+
+// Of a feed-forward's gate; of its only projection, where it has no gate (bert).
+enum class FfnActivation : uint8_t { kSilu, kGeluTanh };
 
 struct ModelConfig {
   std::string architecture;  // as the file names it: "llama", "qwen2", "gemma3_text" ...
@@ -118,6 +123,10 @@ struct ModelConfig {
   float embedding_scale = 1.0f;
   float residual_scale = 1.0f;  // of what a layer's two parts add (granite)
   float logit_scale = 1.0f;
+  // A query at position p is multiplied by 1 + query_scale ln(1 + floor(p / query_scale_len)) (ministral 3). 0: it is
+  // not.
+  float query_scale = 0.0f;
+  int64_t query_scale_len = 0;
   float norm_offset = 0.0f;  // added to every norm weight at load (gemma in safetensors: 1)
 
   // Layers after the last one, which draft further tokens (spec/heads/mtp_layer.h) and are no part of a forward pass.
@@ -134,9 +143,15 @@ struct ModelConfig {
   bool qk_norm_whole = false;       // one norm over all heads together, not one for each
   bool qk_norm_after_rope = false;  // not before
   bool attention_gate = false;      // q has a gate beside each head, by whose sigmoid attention's output is multiplied
+  bool value_norm = false;          // of each head of values, without a weight
   bool fused_qkv = false;           // one matrix [(H + 2 K) D, C]
   bool fused_gate_up = false;       // one matrix [2 F, C]
   bool tied_embedding = false;
+  FfnActivation activation = FfnActivation::kSilu;  // of the gemma shape too
+
+  // Of each token and each layer a row of an embedding, which the layer adds (gemma 4).
+  int64_t layer_embedding_len = 0;   // P; 0: none
+  int64_t layer_embeddings_len = 0;  // L P: of all layers of the file, whichever are loaded
 
   // Those of the bert shape, which has every other bias too.
   bool attention_output_bias = false;

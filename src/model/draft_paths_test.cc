@@ -118,7 +118,9 @@ TEST(DraftPaths, ATreesLogitsAreThoseOfItsPathsForEveryArchitecture) {
       to.push_back(static_cast<int32_t>(all.size()));
       all.push_back(drafts[static_cast<size_t>(node)]);
     }
-    for (const PagedKv& kv : memory.kv()) ops::copy_slots(*m.stream, kv, from, to);
+    for (size_t l = 0; l < memory.kv().size(); ++l) {  // a cache that several layers read once
+      if (m.model->config().layers[l].kv_owner == kOwnCache) ops::copy_slots(*m.stream, memory.kv()[l], from, to);
+    }
     const auto end = static_cast<int32_t>(all.size());
     all.push_back(TokenId{3});
     Step next;

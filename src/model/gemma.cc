@@ -49,7 +49,7 @@ void GemmaModel::run(Pass& p) {
     p.seen("post_attn_norm", l, t.out);
     ops::add_rms_norm(p.s, t.h, t.x, t.out, w.ffn_norm, eps);
     p.seen("ffn_norm", l, t.h);
-    gated_ffn(p, w.ffn, ops::gelu_mul, l);
+    gated_ffn(p, w.ffn, activation_of(p.config), l);
     ops::rms_norm(p.s, t.out, t.out, w.post_ffn_norm, eps);
     p.seen("post_ffn_norm", l, t.out);
     ops::add(p.s, t.x, t.out);

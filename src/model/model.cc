@@ -10,7 +10,9 @@
 #include "model/arch/architecture.h"
 #include "model/bert.h"
 #include "model/gemma.h"
+#include "model/gemma4.h"
 #include "model/llama.h"
+#include "model/post_norm.h"
 #include "model/weights.h"
 
 namespace ibid {
@@ -50,6 +52,8 @@ Result<ModelConfig> config_of(const ModelConfig& whole, std::span<const int32_t>
 // The largest product's and the largest mixer's needs, for the largest step.
 size_t workspace_bytes(const Stream& s, const ModelConfig& c, const ModelOptions& o) {
   size_t bytes = ops::linear_workspace_bytes(std::max(o.step_tokens, o.max_rows), c.width);
+  if (c.layer_embedding_len > 0)
+    bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, c.layer_embedding_len));
   for (const LayerConfig& layer : c.layers) {
     if (layer.mixer == Mixer::kState) {
       bytes = std::max(bytes, ops::conv_workspace_bytes(s, layer.conv_len, layer.conv_channels));
@@ -218,8 +222,11 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
     Shape shape;
     Result<std::unique_ptr<Model>> (*load)(Model::Parts parts, WeightLoader& loader);
   };
-  static constexpr Loader kLoaders[] = {
-      {Shape::kLlama, LlamaModel::load}, {Shape::kGemma, GemmaModel::load}, {Shape::kBert, BertModel::load}};
+  static constexpr Loader kLoaders[] = {{Shape::kLlama, LlamaModel::load},
+                                        {Shape::kGemma, GemmaModel::load},
+                                        {Shape::kGemma4, Gemma4Model::load},
+                                        {Shape::kPostNorm, PostNormModel::load},
+                                        {Shape::kBert, BertModel::load}};
   const auto* of_shape = std::ranges::find(kLoaders, config.shape, &Loader::shape);
   CHECK(of_shape != std::end(kLoaders), "each shape has a row");
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, of_shape->load(std::move(parts), loader));

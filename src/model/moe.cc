@@ -24,21 +24,21 @@ ExpertRows rows_of_step(const ExpertScratch& t, const LayerConfig& layer, int64_
           .first_row = integers(t.first_row)};
 }
 
-// Each row's expert of h -> y[T k, C].
-void run_experts(const Pass& p, const MoeWeights& w, const LayerConfig& layer, const ExpertRows& rows,
-                 const TensorView& y) {
+// Each row's expert of x -> y[T k, C].
+void each_expert(const Pass& p, const MoeWeights& w, const LayerConfig& layer, const ExpertRows& rows,
+                 const TensorView& x, const TensorView& y) {
   const int64_t R = rows.n_rows(), F = layer.expert_len;
   const TensorView both = rows_of(p.t.experts.gate_up, R, 2 * F);
   TensorView gate = both.columns(0, F), up = both.columns(F, F);
   if (!w.gate_up.empty()) {
     const std::array<std::span<const Weight>, 1> fused = {w.gate_up};
-    ops::linear_experts(p.s, {&both, 1}, p.t.h, ops::ExpertInput::kOfToken, rows, fused);
+    ops::linear_experts(p.s, {&both, 1}, x, ops::ExpertInput::kOfToken, rows, fused);
   } else {
     const std::array<std::span<const Weight>, 2> apart = {w.gate, w.up};
     const std::array<TensorView, 2> out = {gate, up};
-    ops::linear_experts(p.s, out, p.t.h, ops::ExpertInput::kOfToken, rows, apart);
+    ops::linear_experts(p.s, out, x, ops::ExpertInput::kOfToken, rows, apart);
   }
-  ops::silu_mul(p.s, gate, gate, up);
+  activation_of(p.config)(p.s, gate, gate, up);
   const std::array<std::span<const Weight>, 1> down = {w.down};
   ops::linear_experts(p.s, {&y, 1}, gate, ops::ExpertInput::kOfRow, rows, down);
 }
@@ -59,7 +59,7 @@ void run_shared(const Pass& p, const MoeWeights& w, int l) {
 
 }  // namespace
 
-Status load_moe(WeightLoader& w, const ModelConfig& c, int64_t l, MoeWeights& out) {
+Status load_experts(WeightLoader& w, const ModelConfig& c, int64_t l, MoeWeights& out) {
   const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
   const int64_t E = layer.n_experts, F = layer.expert_len, C = c.width;
   TRY(w.float_matrix(out.router, "blk.{}.ffn_gate_inp.weight", l, E, C));
@@ -73,31 +73,49 @@ Status load_moe(WeightLoader& w, const ModelConfig& c, int64_t l, MoeWeights& ou
     TRY(into(out.gate, "blk.{}.ffn_gate_exps", F));
     TRY(into(out.up, "blk.{}.ffn_up_exps", F));
   }
-  TRY(w.experts(out.down, {.name = "blk.{}.ffn_down_exps", .n_outputs = C, .n_inputs = F, .cut = Cut::kInputs}, l, E));
+  return w.experts(out.down, {.name = "blk.{}.ffn_down_exps", .n_outputs = C, .n_inputs = F, .cut = Cut::kInputs}, l,
+                   E);
+}
+
+Status load_moe(WeightLoader& w, const ModelConfig& c, int64_t l, MoeWeights& out) {
+  const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
+  TRY(load_experts(w, c, l, out));
   if (layer.ffn_len == 0) return {};
   TRY(load_ffn(w, c, l, layer.ffn_len, "blk.{}.ffn_gate_shexp", "blk.{}.ffn_up_shexp", "blk.{}.ffn_down_shexp",
                out.shared));
-  return c.shared_gate ? w.float_matrix(out.shared_gate, "blk.{}.ffn_gate_inp_shexp.weight", l, 1, C) : Status{};
+  return c.shared_gate ? w.float_matrix(out.shared_gate, "blk.{}.ffn_gate_inp_shexp.weight", l, 1, c.width) : Status{};
+}
+
+ExpertRows choose_experts(Pass& p, const MoeWeights& w, const TensorView& x, int l) {
+  const LayerConfig& layer = p.layer(l);
+  const ExpertRows rows = rows_of_step(p.t.experts, layer, x.dim[0]);
+  const TensorView logits = rows_of(p.t.experts.logits, x.dim[0], layer.n_experts);
+  project(p, w.router, logits, x);
+  p.seen("router", l, logits);
+  Router router = p.config.router;
+  if (w.bias.rank != 0) router.bias = w.bias.row_as<const float>(0);
+  if (w.scale.rank != 0) router.expert_scale = w.scale.row_as<const float>(0);
+  ops::route(p.s, rows, logits, router);
+  return rows;
+}
+
+TensorView run_experts(Pass& p, const MoeWeights& w, const ExpertRows& rows, const TensorView& x, int l) {
+  const TensorView y = rows_of(p.t.experts.down, rows.n_rows(), p.config.width);
+  each_expert(p, w, p.layer(l), rows, x, y);
+  const TensorView sum = rows_of(p.t.experts.sum, x.dim[0], p.config.width);
+  ops::add_experts(p.s, sum, y, rows);
+  return sum;
 }
 
 void moe_ffn(Pass& p, const MoeWeights& w, int l) {
   const Scratch& t = p.t;
-  const LayerConfig& layer = p.layer(l);
-  const int64_t n_tokens = t.h.dim[0];
-  const ExpertRows rows = rows_of_step(t.experts, layer, n_tokens);
-  const TensorView logits = rows_of(t.experts.logits, n_tokens, layer.n_experts);
-  project(p, w.router, logits, t.h);
-  p.seen("router", l, logits);
-  Router router = p.config.router;
-  if (w.bias.rank != 0) router.bias = w.bias.row_as<const float>(0);
-  ops::route(p.s, rows, logits, router);
-  const TensorView y = rows_of(t.experts.down, rows.n_rows(), p.config.width);
-  run_experts(p, w, layer, rows, y);
-  if (layer.ffn_len == 0) {
+  const ExpertRows rows = choose_experts(p, w, t.h, l);
+  if (p.layer(l).ffn_len == 0) {
+    const TensorView y = rows_of(t.experts.down, rows.n_rows(), p.config.width);
+    each_expert(p, w, p.layer(l), rows, t.h, y);
     ops::add_experts(p.s, t.out, y, rows);
   } else {
-    const TensorView sum = rows_of(t.experts.sum, n_tokens, p.config.width);
-    ops::add_experts(p.s, sum, y, rows);
+    const TensorView sum = run_experts(p, w, rows, t.h, l);
     run_shared(p, w, l);
     ops::add(p.s, t.out, sum);
   }

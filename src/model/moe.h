@@ -12,6 +12,7 @@ namespace ibid {
 struct MoeWeights {
   Linear router;                 // [E, C], F32
   TensorView bias;               // [E] of the choice; rank 0: none
+  TensorView scale;              // [E] of an expert's weight; rank 0: none
   std::vector<Weight> gate_up;   // [2 F, C] of each expert, gate first; empty: they are apart
   std::vector<Weight> gate, up;  // [F, C] of each expert
   std::vector<Weight> down;      // [C, F] of each expert
@@ -19,6 +20,13 @@ struct MoeWeights {
   Linear shared_gate;            // [1, C], where the model has it
 };
 Status load_moe(WeightLoader& loader, const ModelConfig& config, int64_t layer, MoeWeights& out);
+// Without shared experts, whatever the layer's ffn_len.
+Status load_experts(WeightLoader& loader, const ModelConfig& config, int64_t layer, MoeWeights& out);
+
+// The experts that the router chooses for each row of x[., C]; their outputs for x, added -> the result, in
+// t.experts.sum.
+ExpertRows choose_experts(Pass& p, const MoeWeights& w, const TensorView& x, int layer);
+TensorView run_experts(Pass& p, const MoeWeights& w, const ExpertRows& rows, const TensorView& x, int layer);
 
 // t.h -> t.out, of a layer with experts; writes t.experts, t.gate and t.up.
 //   y = sum over the used experts of weight_e expert_e(h)                     (kernels/expert_rows.h, expert_groups.h)

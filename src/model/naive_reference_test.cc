@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/kv_arithmetic.h"
 #include "model/testing/batch_of_one.h"
 #include "model/testing/loaded_model.h"
 #include "model/testing/mixed_layers.h"
@@ -67,12 +68,15 @@ class NaiveLlama {
     Row q = projected(p + "attn_q", h);
     norm_heads(q, p + "attn_q_norm.weight");
     turn(q, layer, n_tokens_);
+    for (double& v : q) v *= query_factor();
     if (layer.kv_owner == kOwnCache) {
       Row k = projected(p + "attn_k", h);
+      Row v = layer.value_is_key ? k : projected(p + "attn_v", h);
+      if (c_.value_norm) norm_heads(v, Row(static_cast<size_t>(layer.value_len), 1.0));
       norm_heads(k, p + "attn_k_norm.weight");
       turn(k, layer, n_tokens_);
       keys_[l].push_back(k);
-      values_[l].push_back(projected(p + "attn_v", h));
+      values_[l].push_back(v);
     }
     return times(p + "attn_output.weight", attend(q, l));
   }
@@ -183,14 +187,20 @@ class NaiveLlama {
     return out;
   }
   void norm_heads(Row& heads, const std::string& name) const {
-    const auto weight = weights_.find(name);
-    if (weight == weights_.end()) return;
-    Row head(weight->second.size());
+    if (const auto weight = weights_.find(name); weight != weights_.end()) norm_heads(heads, weight->second);
+  }
+  void norm_heads(Row& heads, const Row& weight) const {
+    Row head(weight.size());
     for (size_t at = 0; at < heads.size(); at += head.size()) {
       std::copy_n(&heads[at], head.size(), head.begin());
-      const Row normed = norm(head, weight->second);
+      const Row normed = norm(head, weight);
       std::ranges::copy(normed, &heads[at]);
     }
+  }
+  double query_factor() const {
+    if (c_.query_scale == 0) return 1;
+    const double n = std::floor(n_tokens_ / static_cast<double>(c_.query_scale_len));
+    return 1 + static_cast<double>(c_.query_scale) * std::log(1 + n);
   }
   // A pair is (2 i, 2 i + 1), as in GGUF's llama, or (i, i + n).
   void turn(Row& heads, const LayerConfig& layer, double position) const {
@@ -369,6 +379,49 @@ TEST(RecurrentLayers, GoOnInStepsWithoutRows) {
     const auto n = static_cast<size_t>(rows.n_elements());
     EXPECT_EQ(std::memcmp(rows.data, &all[all.size() - n], n * sizeof(float)), 0) << first;
   });
+}
+
+// Queries that grow with their position; values that are products of the keys' weights, and have a norm.
+TEST(NaiveReference, HasTheLogitsOfScaledQueriesAndOfValuesOfKeys) {
+  ThreadTeam team(1);
+  Stream s(team);
+  const testing::TinyModelOptions options = {.architecture = "qwen3", .seed = 7, .n_layers = 3};
+  ModelConfig config = testing::tiny_config(options);
+  config.query_scale = 0.5f;
+  config.query_scale_len = 8;
+  config.value_norm = true;
+  config.layers[1].value_is_key = true;
+  const auto file = testing::tiny_file_of(config, options);
+  const auto model = load_model(file, config, {.step_tokens = 64, .max_rows = 64}, s);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  const std::vector<TokenId> tokens = testing::some_tokens(40, config.vocab_size);
+  NaiveLlama naive(*file, (*model)->config());
+  expect_near(logits_of(**model, s, tokens), naive, tokens);
+}
+
+// Rows V10 and V11: neighbours share a cache, or groups of four layers do.
+TEST(SharedCaches, HaveTheReferencesLogitsAndAPartOfTheMemory) {
+  ThreadTeam team(1);
+  Stream s(team);
+  for (const int32_t factor : {2, 4}) {
+    const testing::TinyModelOptions options = {.architecture = "llama", .seed = 6, .n_layers = 4};
+    ModelConfig config = testing::tiny_config(options);
+    const auto kv_bytes = [](const ModelConfig& c) {
+      std::vector<KvGeometry> layers;
+      for (int l = 0; l < c.n_layers; ++l) layers.push_back(kv_geometry(c, l));
+      return kv_block_bytes(kv_layouts(layers, DType::kF16, 16));
+    };
+    const int64_t whole = kv_bytes(config);
+    for (int32_t l = 0; l < 4; ++l)
+      config.layers[static_cast<size_t>(l)].kv_owner = l % factor == 0 ? kOwnCache : l - l % factor;
+    EXPECT_EQ(factor * kv_bytes(config), whole);
+    const auto file = testing::tiny_file_of(config, options);
+    const auto model = load_model(file, config, {.step_tokens = 64, .max_rows = 64}, s);
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    const std::vector<TokenId> tokens = testing::some_tokens(24, config.vocab_size);
+    NaiveLlama naive(*file, (*model)->config());
+    expect_near(logits_of(**model, s, tokens), naive, tokens);
+  }
 }
 
 // A token's experts and its row's bits do not depend on the other tokens of the step.

@@ -82,6 +82,7 @@ RopeTable make_rope_table(const RopeConfig& c, int64_t context_len) {
       divide(table.long_factors ? c.long_factors : c.short_factors);
       break;
   }
+  for (int i = c.n_turning; c.n_turning > 0 && i < c.n_pairs; ++i) table.frequency[static_cast<size_t>(i)] = 0.0;
   return table;
 }
 

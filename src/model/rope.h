@@ -2,6 +2,7 @@
 //
 // A pair i of a head turns by position * frequency[i], frequency[i] = base^(-2 i / (2 n_pairs)) before scaling (Su et
 // al., RoFormer, section 3.4.2). Scalings, each a function of the configuration alone:
+//   (pairs from n_turning on stand still, whatever the scaling: their frequency is 0)
 //   linear    frequency / factor (Chen et al., position interpolation)
 //   llama3    wavelengths longer than original / low_freq_factor are divided by factor, those shorter than original /
 //             high_freq_factor stay, between them a linear blend in original / wavelength

@@ -97,6 +97,12 @@ void Scratch::lay_out(ScratchLayout& layout, const ModelConfig& c, int64_t T, in
   attention_rows = layout.take(R, c.most(&LayerConfig::mixed_len));
   lay_out_recurrent(layout, c, T, recurrent);
   lay_out_experts(layout, c, T, experts);
+  if (c.layer_embedding_len > 0) {
+    layer_embedding.all = layout.take(T, c.layer_embeddings_len);
+    layer_embedding.rows = layout.take(T, c.layer_embeddings_len);
+    layer_embedding.gate = layout.take(T, c.layer_embedding_len);
+    layer_embedding.wanted = layout.take(R, c.layer_embedding_len);
+  }
   cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
 }
@@ -120,6 +126,7 @@ void Scratch::cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows) {
   }
   recurrent = whole.recurrent;
   experts = whole.experts;
+  layer_embedding = whole.layer_embedding;
   x_rows = whole.x_rows.first_rows(n_rows);
   attention_rows = whole.attention_rows.first_rows(n_rows);
   cos_sin.resize(whole.cos_sin.size());  // allocates in the first step only: load reserves by a first cut

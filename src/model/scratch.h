@@ -47,6 +47,13 @@ struct ExpertScratch {
   TensorView shared_gate, sum;     // [T, 1], [T, C]; where there are shared experts
 };
 
+// Of models with a row of an embedding for each layer (model/gemma4.h), of the largest step; P: its length.
+struct LayerEmbeddingScratch {
+  TensorView all, rows;  // [T, L P]: what the layers read; the table's rows
+  TensorView gate;       // [T, P]
+  TensorView wanted;     // [R, P]: a layer's of `all`, of the rows whose logits are wanted
+};
+
 // Of recurrent layers, for T tokens; each layer takes as many columns as it needs, rows one after the other.
 struct RecurrentScratch {
   TensorView in;       // [T, 3 C] of a short convolution; [T, 2 Hk Dk + Hv Dv] q, k and v of a delta net
@@ -56,19 +63,20 @@ struct RecurrentScratch {
 };
 
 struct Scratch {
-  TensorView x;                       // [T, C] the residual stream
-  TensorView h;                       // [T, C] x after a norm
-  TensorView q, k, v;                 // [T, H Dk], [T, K Dk], [T, K Dv]; columns of qkv where the weights are fused
-  TensorView qkv;                     // [T, H Dk + K Dk + K Dv]
-  TensorView q_gate, head_gate;       // [T, 2 H Dk] q and gate of each head; [T, H Dk]; where attention is gated
-  TensorView attention;               // [T, H Dv], or what a recurrent layer gives
-  TensorView out;                     // [T, C] what attention or feed-forward adds to x
-  TensorView gate, up;                // [T, F]; columns of gate_up where the weights are fused
-  TensorView gate_up;                 // [T, 2 F]
-  TensorView x_rows, attention_rows;  // [R, C], [R, H Dv]: those of x and attention whose logits are wanted
-  std::vector<TensorView> cos_sin;    // of each RoPE, [T, 2 n_pairs]
-  RecurrentScratch recurrent;         // of the largest step whatever the step; empty where no layer is recurrent
-  ExpertScratch experts;              // of the largest step whatever the step; empty where no layer has experts
+  TensorView x;                           // [T, C] the residual stream
+  TensorView h;                           // [T, C] x after a norm
+  TensorView q, k, v;                     // [T, H Dk], [T, K Dk], [T, K Dv]; columns of qkv where the weights are fused
+  TensorView qkv;                         // [T, H Dk + K Dk + K Dv]
+  TensorView q_gate, head_gate;           // [T, 2 H Dk] q and gate of each head; [T, H Dk]; where attention is gated
+  TensorView attention;                   // [T, H Dv], or what a recurrent layer gives
+  TensorView out;                         // [T, C] what attention or feed-forward adds to x
+  TensorView gate, up;                    // [T, F]; columns of gate_up where the weights are fused
+  TensorView gate_up;                     // [T, 2 F]
+  TensorView x_rows, attention_rows;      // [R, C], [R, H Dv]: those of x and attention whose logits are wanted
+  std::vector<TensorView> cos_sin;        // of each RoPE, [T, 2 n_pairs]
+  RecurrentScratch recurrent;             // of the largest step whatever the step; empty where no layer is recurrent
+  LayerEmbeddingScratch layer_embedding;  // likewise
+  ExpertScratch experts;                  // of the largest step whatever the step; empty where no layer has experts
 
   static Result<Scratch> allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,
                                   const DeviceMemory& memory = cpu_memory());

@@ -16,10 +16,10 @@ constexpr std::array<std::string_view, 4> kFolderPrefixes = {"model.", "language
 constexpr std::array<std::string_view, 2> kOutside = {"lm_head.", "classifier."};
 
 // Tensors that a forward pass over text has no use for.
-constexpr std::array<std::string_view, 6> kUnused = {
+constexpr std::array<std::string_view, 9> kUnused = {
     "rope_freqs.weight",  // read with the configuration
-    "rope_factors_short.weight", "rope_factors_long.weight", "vision_tower.",
-    "multi_modal_projector.",    "model.vision_tower."};
+    "rope_factors_short.weight", "rope_factors_long.weight", "vision_tower.",      "multi_modal_projector.",
+    "model.vision_tower.",       "model.embed_vision.",      "model.audio_tower.", "model.embed_audio."};
 
 // One of a layer that drafts further tokens: beside the layers, or numbered after the last of them.
 bool is_of_mtp_layer(std::string_view name, const ModelConfig& config) {
@@ -33,7 +33,24 @@ bool is_of_mtp_layer(std::string_view name, const ModelConfig& config) {
   return false;
 }
 
+// Weights of keys and values of a layer that reads another's, which some files have all the same.
+bool is_of_read_cache(std::string_view name, const ModelConfig& config) {
+  if (config.shape != Shape::kGemma4) return false;
+  constexpr std::array<std::string_view, 7> kOfCache = {".attn_k.weight", ".attn_v.weight", ".attn_k_norm.weight",
+                                                        ".k_proj.weight", ".v_proj.weight", ".k_norm.weight",
+                                                        ".v_norm.weight"};
+  if (std::ranges::none_of(kOfCache, [&](std::string_view end) { return name.ends_with(end); })) return false;
+  for (size_t l = 0; l < config.layers.size(); ++l) {
+    const std::string number = std::to_string(l) + ".";
+    const bool is_of_layer = name.starts_with("blk." + number) || name.find("model.layers." + number) != name.npos ||
+                             name.find("language_model.layers." + number) != name.npos;
+    if (is_of_layer) return config.layers[l].kv_owner != kOwnCache;
+  }
+  return false;
+}
+
 bool may_stay_unread(std::string_view name, const ModelConfig& config) {
+  if (is_of_read_cache(name, config)) return true;
   if (is_of_mtp_layer(name, config)) return true;
   for (std::string_view prefix : kUnused) {
     if (name.starts_with(prefix)) return true;
@@ -110,6 +127,8 @@ std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer
     const auto holds = [&n](std::string_view prefix) { return n.folder.starts_with(prefix); };
     const bool outside = std::ranges::any_of(kOutside, holds);
     std::string name = (outside ? "" : prefix_) + layer_name(n.folder, layer);
+    if (outside && file_.find(name) == nullptr && file_.find("language_model." + name) != nullptr)
+      return "language_model." + name;  // beside a vision tower, in the older of two generations
     if (file_.find(layer_name(name, 0)) != nullptr) return name;  // of an expert its first
     if (first.empty()) first = std::move(name);
   }
@@ -290,21 +309,22 @@ Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) 
   return spec.has_bias ? vector(out.bias, name + ".bias", layer, spec.n_outputs) : Status{};
 }
 
-Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset) {
+Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset,
+                            float factor) {
   const std::string in_file = name_in_file(name, layer);
   const TensorInfo* info = file_.find(in_file);
   const bool is_row = info != nullptr && info->view.rank == 2 && info->view.dim[0] == 1;
   ASSIGN_OR_RETURN(TensorView view, is_row ? find(in_file, {1, len}) : find(in_file, {len}));
   TRY(expect_floats(view, in_file, "a norm or a bias"));
   if (is_row) view = TensorView(view.data, view.dtype, {len});
-  if (view.dtype == DType::kF32 && offset == 0) {
+  if (view.dtype == DType::kF32 && offset == 0 && factor == 1) {
     mapped_bytes_ += view.row_stride_bytes;
     out = view;
     return {};
   }
   auto copy = std::make_unique<float[]>(static_cast<size_t>(len));
   dequantise_row(view.dtype, view.data, copy.get(), len);
-  for (int64_t i = 0; i < len; ++i) copy[static_cast<size_t>(i)] += offset;
+  for (int64_t i = 0; i < len; ++i) copy[static_cast<size_t>(i)] = (copy[static_cast<size_t>(i)] + offset) * factor;
   out = TensorView(copy.get(), DType::kF32, {len});
   repacked_bytes_ += len * 4;
   copies_.push_back(std::move(copy));
@@ -330,6 +350,14 @@ Status WeightLoader::taps(TensorView& out, std::string_view name, int64_t layer,
   repacked_bytes_ += static_cast<int64_t>(n * sizeof(float));
   copies_.push_back(std::move(copy));
   return {};
+}
+
+void WeightLoader::ones(TensorView& out, int64_t len) {
+  auto values = std::make_unique<float[]>(static_cast<size_t>(len));
+  std::fill_n(values.get(), len, 1.0f);
+  out = TensorView(values.get(), DType::kF32, {len});
+  repacked_bytes_ += len * 4;
+  copies_.push_back(std::move(values));
 }
 
 Status WeightLoader::expect_all_read() const {

@@ -56,9 +56,12 @@ class WeightLoader {
   Status float_matrix(Linear& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs);
   // Whether the file has the tensor.
   bool has(std::string_view name, int64_t layer) const { return file_.find(name_in_file(name, layer)) != nullptr; }
-  // A vector [len], which a file may have as [1, len], as F32, plus `offset`. F32 vectors without offset stay in the
-  // mapping.
-  Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f);
+  // A vector [len], which a file may have as [1, len], as F32, plus `offset`, times `factor`. F32 vectors without both
+  // stay in the mapping.
+  Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f,
+                float factor = 1.0f);
+  // A vector [len] of ones, of no tensor: the weight of a norm that has none.
+  void ones(TensorView& out, int64_t len);
 
   // The taps of a convolution over time, [n_taps, n_channels] F32 whatever its type of floats. A file has them channel
   // by channel: [n_channels, n_taps], in a folder [n_channels, 1, n_taps].

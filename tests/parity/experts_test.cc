@@ -1,6 +1,7 @@
 // Experts (kernels/expert_rows.h): the choice against the reference and its rules, products of an expert's rows to the
 // bit of ops::linear, sums to the bit of kernels/expert_groups.h; the same bits on all instruction sets and threads.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/thread_team.h"
@@ -33,6 +34,7 @@ struct RouterCase {
   const char* name;
   Router router;
   bool has_bias;
+  bool has_scales = false;
 };
 const RouterCase kRouters[] = {
     {"softmax", {}, false},
@@ -46,6 +48,7 @@ const RouterCase kRouters[] = {
      true},
     {"groups by their best", {.n_groups = 8, .groups_used = 3, .group_by_highest = true}, false},
     {"a floor of the sum", {.normalises = true, .sum_floor = 0.5f}, false},
+    {"scales of experts", {.normalises = true, .scale = 1.5f}, false, true},
 };
 
 TEST(Experts, AreChosenAsTheReferenceChooses) {
@@ -59,6 +62,7 @@ TEST(Experts, AreChosenAsTheReferenceChooses) {
       for (float& b : bias) b = 0.25f * std::normal_distribution<float>()(random);
       Router router = c.router;
       if (c.has_bias) router.bias = bias.data();
+      if (c.has_scales) router.expert_scale = bias.data();
       Guarded of_reference(T, E);
       of_reference.fill(11);
       Rows want(T, k, E);
@@ -77,7 +81,7 @@ TEST(Experts, AreChosenAsTheReferenceChooses) {
           ASSERT_EQ(rows.token, want.token);
           ASSERT_EQ(rows.first_row, want.first_row);
           for (size_t i = 0; i < rows.weight.size(); ++i) {
-            ASSERT_NEAR(rows.weight[i], want.weight[i], 2e-6f * want.weight[i]);
+            ASSERT_NEAR(rows.weight[i], want.weight[i], 2e-6f * std::fabs(want.weight[i]));
           }
           if (bits.empty()) bits = logits.bits();
           ASSERT_EQ(parity::difference(bits, logits.bits()), "");

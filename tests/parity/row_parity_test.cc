@@ -125,6 +125,22 @@ TEST(RowParity, Scale) {
         kAdd, &Case::x);
 }
 
+// Positions on both sides of where the factor changes.
+std::vector<int32_t> positions_of(const TensorView& x) {
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < x.n_rows(); ++i) positions.push_back(static_cast<int32_t>(i % 2 == 0 ? 64 * i : 64 * i - 1));
+  return positions;
+}
+
+TEST(RowParity, ScaleByPosition) {
+  check([](Stream& s, Case& c) { ops::scale_by_position(s, c.x.view(), positions_of(c.x.view()), 0.1f, 64); },
+        [](Case& c, Between& want) {
+          want = copy(c.x);
+          reference::scale_by_position(want.view, positions_of(want.view), double{0.1f}, 64);
+        },
+        kScaleByPosition, &Case::x);
+}
+
 TEST(RowParity, SiluMul) {
   check([](Stream& s, Case& c) { ops::silu_mul(s, c.out.view(), c.x.view(), c.y.view()); },
         [](Case& c, Between& want) { reference::silu_mul(want.view, c.x.view(), c.y.view()); }, kSiluMul);

@@ -19,6 +19,8 @@ inline constexpr Tolerance kRmsNorm = {1e-30, 64 * kUlp};
 inline constexpr Tolerance kLayerNorm = {64 * kUlp, 64 * kUlp};
 // One rounding.
 inline constexpr Tolerance kAdd = {0.0, kUlp};
+// The factor is rounded, and the product.
+inline constexpr Tolerance kScaleByPosition = {0.0, 2 * kUlp};
 // exp within 2 roundings of its value, a sum, a division and a product; near -88 and below exp(-x) becomes infinite,
 // and the result 0 where it is smaller than 1e-36.
 inline constexpr Tolerance kSiluMul = {1e-36, 6 * kUlp};

@@ -50,6 +50,8 @@ constexpr const char* kWithState = "EngineProperty.SoItIsOfAModelThatGoesOnOnlyW
 const std::map<std::string, std::string> kFoundByUnits = {
     {"experts_are_chosen_without_their_bias", "NaiveReference.HasTheLogitsOfModelsWithExperts"},
     {"shared_experts_are_not_gated", "NaiveReference.HasTheLogitsOfModelsWithExperts"},
+    {"queries_are_not_scaled_by_position", "NaiveReference.HasTheLogitsOfScaledQueriesAndOfValuesOfKeys"},
+    {"values_of_keys_turn", "NaiveReference.HasTheLogitsOfScaledQueriesAndOfValuesOfKeys"},
     {"shared_experts_alone", "NaiveReference.HasTheLogitsOfModelsWithExperts"},
     {"equals_are_chosen_by_the_higher_index", "Experts.OfTheSameScoreAreChosenByTheLowerIndex"},
     {"weights_have_the_bias_of_the_choice", "Experts.HaveWeightsWithoutTheBiasOfTheChoice"},

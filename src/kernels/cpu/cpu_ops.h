@@ -26,6 +26,7 @@ void layer_norm(Stream& s, const TensorView& out, const TensorView& x, const Ten
 void add_bias(Stream& s, const TensorView& x, const TensorView& bias);
 void add(Stream& s, const TensorView& x, const TensorView& y);
 void scale(Stream& s, const TensorView& x, float factor);
+void scale_by_position(Stream& s, const TensorView& x, std::span<const int32_t> positions, float slope, int64_t length);
 void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
 void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
 void gelu(Stream& s, const TensorView& out, const TensorView& x);

@@ -52,6 +52,9 @@ void route_token(int32_t* chosen, float* weight, float* scores, int32_t n_used, 
   if (router.scale != 1.0f) {
     for (int32_t j = 0; j < n_used; ++j) weight[j] *= router.scale;
   }
+  if (router.expert_scale != nullptr) {
+    for (int32_t j = 0; j < n_used; ++j) weight[j] *= router.expert_scale[chosen[j]];
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "kernels/cpu/for_rows.h"
 #include "kernels/cpu/row_table.h"
 #include "kernels/cpu/table.h"
+#include "kernels/math.h"
 
 namespace ibid::cpu {
 namespace {
@@ -75,6 +76,16 @@ void add(Stream& s, const TensorView& x, const TensorView& y) {
 void scale(Stream& s, const TensorView& x, float factor) {
   const auto row = table().row->scale;
   each_row(s, x, 1, [&](int64_t i) { row(x.row_as<float>(i), factor, x.row_len()); });
+}
+
+void scale_by_position(Stream& s, const TensorView& x, std::span<const int32_t> positions, float slope,
+                       int64_t length) {
+  const auto row = table().row->scale;
+  each_row(s, x, 1, [&](int64_t i) {
+    const int64_t n = positions[static_cast<size_t>(i)] / length;
+    const double factor = 1.0 + double{slope} * math::log(1.0 + static_cast<double>(n));
+    row(x.row_as<float>(i), static_cast<float>(factor), x.row_len());
+  });
 }
 
 void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up) {

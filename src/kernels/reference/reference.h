@@ -25,6 +25,7 @@ void layer_norm(const TensorView& out, const TensorView& x, const TensorView& we
 void add_bias(const TensorView& x, const TensorView& bias);
 void add(const TensorView& x, const TensorView& y);
 void scale(const TensorView& x, double factor);
+void scale_by_position(const TensorView& x, std::span<const int32_t> positions, double slope, int64_t length);
 void silu(const TensorView& out, const TensorView& x);
 void gelu(const TensorView& out, const TensorView& x);
 void tanh(const TensorView& out, const TensorView& x);

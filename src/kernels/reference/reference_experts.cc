@@ -39,7 +39,9 @@ void route(const ExpertRows& rows, const TensorView& logits, const Router& route
     for (const double w : weights) sum += w;
     const double by = router.normalises ? std::max(sum, double{router.sum_floor}) + double{router.sum_epsilon} : 1.0;
     for (int32_t j = 0; j < k; ++j) {
-      rows.weight[t * k + j] = static_cast<float>(weights[static_cast<size_t>(j)] / by * double{router.scale});
+      const double of_expert = router.expert_scale == nullptr ? 1.0 : double{router.expert_scale[chosen[j]]};
+      rows.weight[t * k + j] =
+          static_cast<float>(weights[static_cast<size_t>(j)] / by * double{router.scale} * of_expert);
     }
     for (int32_t e = 0; e < E; ++e) set(logits, t, e, scores[static_cast<size_t>(e)]);
   }

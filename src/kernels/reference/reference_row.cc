@@ -60,6 +60,12 @@ void add(const TensorView& x, const TensorView& y) {
 void scale(const TensorView& x, double factor) {
   each(x, [&](int64_t i, int64_t j) { return get(x, i, j) * factor; });
 }
+void scale_by_position(const TensorView& x, std::span<const int32_t> positions, double slope, int64_t length) {
+  each(x, [&](int64_t i, int64_t j) {
+    const auto n = static_cast<double>(positions[static_cast<size_t>(i)] / length);
+    return get(x, i, j) * (1.0 + slope * std::log1p(n));
+  });
+}
 void mul(const TensorView& out, const TensorView& x, const TensorView& y) {
   each(out, [&](int64_t i, int64_t j) { return get(x, i, j) * get(y, i, j); });
 }

@@ -7,7 +7,7 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 24> kArchitectures = {{
+const std::array<Architecture, 39> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
@@ -24,6 +24,16 @@ const std::array<Architecture, 24> kArchitectures = {{
     {"hy_v3", "hy_v3", hy_v3_from_gguf, hy_v3_from_folder, kLlamaNames},
     {"hunyuan-moe", "hunyuan_v1_moe", hunyuan_moe_from_gguf, hunyuan_moe_from_folder, kLlamaNames},
     {"ernie4_5-moe", "ernie4_5_moe", ernie4_5_moe_from_gguf, ernie4_5_moe_from_folder, kLlamaNames},
+    {"granite", "granite", granite_from_gguf, granite_from_folder, kLlamaNames},
+    {"seed_oss", "seed_oss", seed_oss_from_gguf, seed_oss_from_folder, kLlamaNames},
+    {"mistral3", "mistral3", mistral3_from_gguf, mistral3_from_folder, kLlamaNames},  // its vision tower stays unread
+    {"", "ministral3", mistral3_from_gguf, mistral3_from_folder, kLlamaNames},
+    {"ernie4_5", "ernie4_5", ernie4_5_from_gguf, ernie4_5_from_folder, kLlamaNames},
+    {"hunyuan-dense", "hunyuan_v1_dense", hunyuan_dense_from_gguf, hunyuan_dense_from_folder, kLlamaNames},
+    {"olmo2", "olmo2", olmo2_from_gguf, olmo2_from_folder, kGemma3Names},
+    {"", "olmo3", olmo2_from_gguf, olmo3_from_folder, kGemma3Names},
+    {"exaone4", "exaone4", exaone4_from_gguf, exaone4_from_folder, kGemma3Names},
+    {"glm4", "glm4", glm4_from_gguf, glm4_from_folder, kGlm4Names},
     {"smollm3", "smollm3", smollm3_from_gguf, smollm3_from_folder, kLlamaNames},
     {"phi3", "phi3", phi3_from_gguf, phi3_from_folder, kPhi3Names},
     {"gemma3", "gemma3_text", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},
@@ -31,6 +41,11 @@ const std::array<Architecture, 24> kArchitectures = {{
     {"lfm2", "lfm2", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},
     {"lfm2moe", "lfm2_moe", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},
     {"", "lfm2_vl", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},  // with a vision tower, which stays unread
+    {"gemma2", "gemma2", gemma2_from_gguf, gemma2_from_folder, kGemma3Names},
+    {"gemma4", "gemma4_text", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},
+    {"", "gemma4", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},  // with towers, which stay unread
+    {"", "gemma4_unified", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},
+    {"", "gemma4_unified_text", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},
     {"bert", "bert", bert_from_gguf, bert_from_folder, kBertNames},
 }};
 

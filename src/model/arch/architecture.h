@@ -36,7 +36,9 @@ std::span<const Architecture> architectures();
 // The tables that several architectures share.
 extern const std::span<const WeightName> kLlamaNames;  // llama, mistral, qwen, smollm: all but the fused ones
 extern const std::span<const WeightName> kPhi3Names;
-extern const std::span<const WeightName> kGemma3Names;
+extern const std::span<const WeightName> kGemma3Names;  // olmo 2 and 3, exaone 4 too
+extern const std::span<const WeightName> kGlm4Names;
+extern const std::span<const WeightName> kGemma4Names;
 extern const std::span<const WeightName> kBertNames;
 extern const std::span<const WeightName> kLfm2Names;
 
@@ -69,10 +71,31 @@ Result<ModelConfig> hunyuan_moe_from_gguf(const ModelFile& file);
 Result<ModelConfig> hunyuan_moe_from_folder(const ModelFile& file);
 Result<ModelConfig> ernie4_5_moe_from_gguf(const ModelFile& file);
 Result<ModelConfig> ernie4_5_moe_from_folder(const ModelFile& file);
+Result<ModelConfig> granite_from_gguf(const ModelFile& file);
+Result<ModelConfig> granite_from_folder(const ModelFile& file);
+Result<ModelConfig> seed_oss_from_gguf(const ModelFile& file);
+Result<ModelConfig> seed_oss_from_folder(const ModelFile& file);
+Result<ModelConfig> mistral3_from_gguf(const ModelFile& file);
+Result<ModelConfig> mistral3_from_folder(const ModelFile& file);
+Result<ModelConfig> glm4_from_gguf(const ModelFile& file);
+Result<ModelConfig> glm4_from_folder(const ModelFile& file);
+Result<ModelConfig> exaone4_from_gguf(const ModelFile& file);
+Result<ModelConfig> exaone4_from_folder(const ModelFile& file);
+Result<ModelConfig> ernie4_5_from_gguf(const ModelFile& file);
+Result<ModelConfig> ernie4_5_from_folder(const ModelFile& file);
+Result<ModelConfig> hunyuan_dense_from_gguf(const ModelFile& file);
+Result<ModelConfig> hunyuan_dense_from_folder(const ModelFile& file);
+Result<ModelConfig> olmo2_from_gguf(const ModelFile& file);
+Result<ModelConfig> olmo2_from_folder(const ModelFile& file);
+Result<ModelConfig> olmo3_from_folder(const ModelFile& file);
 Result<ModelConfig> smollm3_from_gguf(const ModelFile& file);
 Result<ModelConfig> smollm3_from_folder(const ModelFile& file);
 Result<ModelConfig> phi3_from_gguf(const ModelFile& file);
 Result<ModelConfig> phi3_from_folder(const ModelFile& file);
+Result<ModelConfig> gemma2_from_gguf(const ModelFile& file);
+Result<ModelConfig> gemma2_from_folder(const ModelFile& file);
+Result<ModelConfig> gemma4_from_gguf(const ModelFile& file);
+Result<ModelConfig> gemma4_from_folder(const ModelFile& file);
 Result<ModelConfig> gemma3_from_gguf(const ModelFile& file);
 Result<ModelConfig> gemma3_from_folder(const ModelFile& file);
 Result<ModelConfig> lfm2_from_gguf(const ModelFile& file);

@@ -72,6 +72,19 @@ void set_all_windows(ModelConfig& config, int64_t window);
 // A window as a file gives it: absent, null, 0 or as long as the context: none.
 Result<int64_t> read_window(const ModelFile& file, const std::string& key);
 
+// Windows as `arch`.attention.sliding_window and sliding_window_pattern describe them: a flag for each layer, or a
+// period n whose last layer sees everything; `period` where the pattern's key is absent.
+Status windows_from_gguf(const ModelFile& file, int64_t period, ModelConfig& config);
+// Every `period`th layer sees everything, the others `window` positions.
+Status windows_by_period(int64_t period, int64_t window, ModelConfig& config);
+
+// What multiplies embeddings, residuals, scores and logits, by the keys of a file; logits are divided by theirs.
+// Absent: 1.
+struct ScaleKeys {
+  std::string embedding, residual, attention, logits;
+};
+Status scales_from_file(const ModelFile& file, const ScaleKeys& keys, ModelConfig& config);
+
 // Refuses a key whose value is anything but the one that our forward pass does.
 Status flag_must_be(const ModelFile& file, const std::string& key, bool value);
 Status must_be(const ModelFile& file, const std::string& key, std::string_view value);

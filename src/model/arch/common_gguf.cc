@@ -113,6 +113,50 @@ Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool in
   return config;
 }
 
+Status windows_by_period(int64_t period, int64_t window, ModelConfig& config) {
+  if (period < 1)
+    return invalid("the model's sliding window pattern is " + std::to_string(period) + "; expected 1 or more");
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    config.layers[i].window = (static_cast<int64_t>(i) + 1) % period != 0 ? static_cast<int32_t>(window) : 0;
+  }
+  return {};
+}
+
+Status windows_from_gguf(const ModelFile& file, int64_t period, ModelConfig& config) {
+  const std::string keys = config.architecture + ".attention.", pattern_key = keys + "sliding_window_pattern";
+  ASSIGN_OR_RETURN(const int64_t window, read_window(file, keys + "sliding_window"));
+  if (!file.has_meta(pattern_key)) return windows_by_period(period, window, config);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> pattern, file.meta_ints(pattern_key));
+  if (pattern.size() == 1 && config.n_layers > 1) return windows_by_period(pattern[0], window, config);
+  if (pattern.size() != config.layers.size()) {
+    return invalid("the model's sliding window pattern has " + std::to_string(pattern.size()) + " entries for " +
+                       std::to_string(config.layers.size()) + " layers",
+                   pattern_key);
+  }
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    config.layers[i].window = pattern[i] != 0 ? static_cast<int32_t>(window) : 0;
+  }
+  return {};
+}
+
+Status scales_from_file(const ModelFile& file, const ScaleKeys& keys, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const double of_embedding, file.meta_float(keys.embedding, 1.0));
+  ASSIGN_OR_RETURN(const double of_residual, file.meta_float(keys.residual, 1.0));
+  ASSIGN_OR_RETURN(const double of_logits, file.meta_float(keys.logits, 1.0));
+  config.embedding_scale = static_cast<float>(of_embedding);
+  config.residual_scale = static_cast<float>(of_residual);
+  for (LayerConfig& layer : config.layers) {
+    ASSIGN_OR_RETURN(const double scale, file.meta_float(keys.attention, double{layer.attention_scale}));
+    layer.attention_scale = static_cast<float>(scale);
+  }
+  if (!(of_logits > 0)) {
+    return invalid("the model's logits are divided by " + std::to_string(of_logits) + "; expected a positive number",
+                   keys.logits);
+  }
+  config.logit_scale = static_cast<float>(1.0 / of_logits);
+  return {};
+}
+
 void set_all_windows(ModelConfig& config, int64_t window) {
   for (LayerConfig& layer : config.layers) layer.window = static_cast<int32_t>(window);
 }

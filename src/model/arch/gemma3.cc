@@ -33,17 +33,9 @@ constexpr int kGlobal = 0, kLocal = 1;  // indices of ropes
 
 void finish(ModelConfig& config) {
   config.qk_norm = true;
+  config.activation = FfnActivation::kGeluTanh;
   config.embedding_scale = std::sqrt(static_cast<float>(config.width));
   for (LayerConfig& layer : config.layers) layer.rope = layer.window != 0 ? kLocal : kGlobal;
-}
-
-Status set_pattern(ModelConfig& config, int64_t pattern, int64_t window) {
-  if (pattern < 1)
-    return invalid("the model's sliding window pattern is " + std::to_string(pattern) + "; expected 1 or more");
-  for (size_t i = 0; i < config.layers.size(); ++i) {
-    config.layers[i].window = (static_cast<int64_t>(i) + 1) % pattern != 0 ? static_cast<int32_t>(window) : 0;
-  }
-  return {};
 }
 
 }  // namespace
@@ -60,24 +52,7 @@ Result<ModelConfig> gemma3_from_gguf(const ModelFile& file) {
   ASSIGN_OR_RETURN(local.base, file.meta_float("gemma3.rope.freq_base_swa", 10000.0));
   if (!file.has_meta("gemma3.rope.freq_base")) config.ropes[kGlobal].base = 1e6;
   config.ropes.push_back(local);
-  ASSIGN_OR_RETURN(int64_t window, read_window(file, "gemma3.attention.sliding_window"));
-  const std::string pattern_key = "gemma3.attention.sliding_window_pattern";
-  if (file.has_meta(pattern_key)) {
-    ASSIGN_OR_RETURN(std::vector<int64_t> pattern, file.meta_ints(pattern_key));
-    if (pattern.size() == 1 && config.n_layers > 1) {
-      TRY(set_pattern(config, pattern[0], window));
-    } else if (pattern.size() != config.layers.size()) {
-      return invalid("the model's sliding window pattern has " + std::to_string(pattern.size()) + " entries for " +
-                         std::to_string(config.layers.size()) + " layers",
-                     pattern_key);
-    } else {
-      for (size_t i = 0; i < pattern.size(); ++i) {
-        config.layers[i].window = pattern[i] != 0 ? static_cast<int32_t>(window) : 0;
-      }
-    }
-  } else {
-    TRY(set_pattern(config, kDefaultPattern, window));
-  }
+  TRY(windows_from_gguf(file, kDefaultPattern, config));
   // The 27B model divides by its width per head instead of its head size; newer files state it.
   if (config.n_layers == 62) {
     for (LayerConfig& layer : config.layers)
@@ -122,7 +97,7 @@ Result<ModelConfig> gemma3_from_folder(const ModelFile& file) {
                                        ? read_window(file, prefix + "sliding_window")
                                        : Result<int64_t>(4096));
   ASSIGN_OR_RETURN(int64_t pattern, file.meta_int(prefix + "sliding_window_pattern", kDefaultPattern));
-  TRY(set_pattern(config, pattern, window));
+  TRY(windows_by_period(pattern, window, config));
   TRY(windows_from_layer_types(file, prefix, window, config));
   ASSIGN_OR_RETURN(double scalar, file.meta_float(prefix + "query_pre_attn_scalar", 256.0));
   if (!(scalar > 0)) return invalid("query_pre_attn_scalar is not positive", prefix + "query_pre_attn_scalar");

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/math.h"
 #include "model/arch/common.h"
 
 namespace ibid::arch {
@@ -25,10 +26,17 @@ Status read_yarn(const ModelFile& file, const std::string& from, RopeConfig& rop
   ASSIGN_OR_RETURN(rope.beta_fast, file.meta_float(from + "beta_fast", 32.0));
   ASSIGN_OR_RETURN(rope.beta_slow, file.meta_float(from + "beta_slow", 1.0));
   ASSIGN_OR_RETURN(rope.truncate, file.meta_bool(from + "truncate", true));
-  if (file.has_meta(from + "mscale") || file.has_meta(from + "mscale_all_dim")) {
-    return unsupported("the model's yarn scaling has mscale, which ibid knows for latent attention only",
-                       from + "mscale");
+  const std::string mscale = from + "mscale", mscale_all_dim = from + "mscale_all_dim";
+  if (rope.magnitude != 0 || (!file.has_meta(mscale) && !file.has_meta(mscale_all_dim))) return {};
+  ASSIGN_OR_RETURN(const double of_angles, file.meta_float(mscale));
+  ASSIGN_OR_RETURN(const double of_all, file.meta_float(mscale_all_dim));
+  if (!(of_angles > 0 && of_angles <= 1e3 && of_all > 0 && of_all <= 1e3 && rope.factor >= 1)) {
+    return invalid("the model's yarn scaling has an mscale of " + std::to_string(of_angles) +
+                       " and of all dimensions " + std::to_string(of_all) + "; expected positive numbers",
+                   mscale);
   }
+  const double log_factor = math::log(rope.factor);
+  rope.magnitude = (0.1 * of_angles * log_factor + 1.0) / (0.1 * of_all * log_factor + 1.0);
   return {};
 }
 

@@ -53,7 +53,9 @@ Status read_kind(const ModelFile& file, const std::string& keys, RopeConfig& rop
                  factor_key);
 }
 
-Status read_yarn(const ModelFile& file, const std::string& keys, double attention_factor, RopeConfig& rope) {
+// `architecture`: its log multiplier, if it has one, is the mscale of all dimensions, beside an mscale of 1.
+Status read_yarn(const ModelFile& file, const std::string& architecture, const std::string& keys,
+                 double attention_factor, RopeConfig& rope) {
   if (rope.original_context == 0) {
     return invalid("the model scales RoPE by yarn but lacks its original context length",
                    keys + "original_context_length");
@@ -61,15 +63,21 @@ Status read_yarn(const ModelFile& file, const std::string& keys, double attentio
   ASSIGN_OR_RETURN(double extrapolation, file.meta_float(keys + "yarn_ext_factor", 1.0));
   if (extrapolation != 1.0) return unsupported("a yarn extrapolation factor other than 1", keys + "yarn_ext_factor");
   ASSIGN_OR_RETURN(double log_multiplier, file.meta_float(keys + "yarn_log_multiplier", 0.0));
-  if (log_multiplier != 0) {
-    return unsupported("the model's yarn scaling has a log multiplier, which ibid knows for no architecture",
+  if (log_multiplier != 0 && architecture != "mistral3") {
+    return unsupported("the model's yarn scaling has a log multiplier, which ibid does not know for " + architecture,
                        keys + "yarn_log_multiplier");
+  }
+  if (!(log_multiplier >= 0 && log_multiplier <= 1e3)) {
+    return invalid(
+        "the model's yarn scaling has a log multiplier of " + std::to_string(log_multiplier) + "; expected 0 to 1000",
+        keys + "yarn_log_multiplier");
   }
   ASSIGN_OR_RETURN(rope.beta_fast, file.meta_float(keys + "yarn_beta_fast", 32.0));
   ASSIGN_OR_RETURN(rope.beta_slow, file.meta_float(keys + "yarn_beta_slow", 1.0));
   ASSIGN_OR_RETURN(attention_factor, file.meta_float(keys + "yarn_attn_factor", attention_factor));
   // A file's factor multiplies yarn's own magnitude (model/rope.h).
-  rope.magnitude = attention_factor * (1.0 + 0.1 * math::log(std::fmax(rope.factor, 1.0)));
+  const double log_factor = math::log(std::fmax(rope.factor, 1.0));
+  rope.magnitude = attention_factor * (1.0 + 0.1 * log_factor) / (1.0 + 0.1 * log_multiplier * log_factor);
   return {};
 }
 
@@ -117,7 +125,8 @@ Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& conf
                        std::string(rope_scaling_name(rope.scaling)),
                    scaling_keys + "type");
   }
-  if (rope.scaling == RopeScaling::kYarn) TRY(read_yarn(file, scaling_keys, attention_factor, rope));
+  if (rope.scaling == RopeScaling::kYarn)
+    TRY(read_yarn(file, config.architecture, scaling_keys, attention_factor, rope));
   if (rope.scaling == RopeScaling::kLongrope) TRY(read_longrope(file, scaling_keys, attention_factor, rope));
   return rope;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "format/gguf_writer.h"
+#include "kernels/math.h"
 #include "model/arch/architecture.h"
 #include "model/rope.h"
 #include "model/weights.h"
@@ -18,6 +19,7 @@ namespace {
 std::string gguf_architecture(const std::string& name) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"mistral", "llama"},
                                                                       {"gemma3_text", "gemma3"},
+                                                                      {"gemma4_text", "gemma4"},
                                                                       {"mixtral", "llama"},
                                                                       {"qwen2_moe", "qwen2moe"},
                                                                       {"qwen3_moe", "qwen3moe"},
@@ -26,14 +28,17 @@ std::string gguf_architecture(const std::string& name) {
                                                                       {"hunyuan_v1_moe", "hunyuan-moe"},
                                                                       {"ernie4_5_moe", "ernie4_5-moe"},
                                                                       {"lfm2_moe", "lfm2moe"},
-                                                                      {"lfm2_vl", "lfm2"}};
+                                                                      {"lfm2_vl", "lfm2"},
+                                                                      {"ministral3", "mistral3"},
+                                                                      {"hunyuan_v1_dense", "hunyuan-dense"},
+                                                                      {"olmo3", "olmo2"}};
   for (const auto& [of_folder, of_gguf] : kNames) {
     if (name == of_folder) return std::string(of_gguf);
   }
   return name;
 }
 bool interleaves(const std::string& gguf_name) {
-  return gguf_name == "llama" || gguf_name == "smollm3" || gguf_name == "granitemoe";
+  return gguf_name == "llama" || gguf_name == "smollm3" || gguf_name.starts_with("granite") || gguf_name == "mistral3";
 }
 
 void put_rope(const ModelConfig& c, const std::string& arch, Metadata& m) {
@@ -46,6 +51,11 @@ void put_rope(const ModelConfig& c, const std::string& arch, Metadata& m) {
   if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kYarn) {
     m[scaling + "type"] = std::string(rope_scaling_name(rope.scaling));
     m[scaling + "factor"] = rope.factor;
+  }
+  if (rope.scaling == RopeScaling::kYarn && c.query_scale != 0) {  // ministral 3's magnitude is 1
+    m[scaling + "yarn_log_multiplier"] = 1.0;
+  } else if (rope.scaling == RopeScaling::kYarn && rope.magnitude != 0) {
+    m[scaling + "attn_factor"] = rope.magnitude / (1.0 + 0.1 * math::log(rope.factor));
   }
   if (rope.scaling == RopeScaling::kYarn || rope.scaling == RopeScaling::kLongrope) {
     m[scaling + "original_context_length"] = rope.original_context;
@@ -78,6 +88,25 @@ MetaValue of_layers(const ModelConfig& c, int64_t LayerConfig::*size) {
     if (value != values.front()) return values;
   }
   return values.front();
+}
+
+// Sizes of layers with a window and of those without.
+void put_gemma4(const ModelConfig& c, const std::string& arch, Metadata& m) {
+  int64_t n_shared = 0;
+  for (const LayerConfig& layer : c.layers) {
+    const std::string of = layer.window != 0 ? "_swa" : "";
+    m[arch + "attention.key_length" + of] = layer.key_len;
+    m[arch + "attention.value_length" + of] = layer.value_len;
+    n_shared += layer.kv_owner != kOwnCache;
+  }
+  m[arch + "rope.dimension_count_swa"] = int64_t{2 * c.ropes[1].n_pairs};
+  m[arch + "attention.shared_kv_layers"] = n_shared;
+  m[arch + "embedding_length_per_layer_input"] = c.layer_embedding_len;
+  const LayerConfig* experts = c.first_with_experts();
+  if (experts == nullptr) return;
+  m[arch + "expert_count"] = experts->n_experts;
+  m[arch + "expert_used_count"] = experts->n_experts_used;
+  m[arch + "expert_feed_forward_length"] = experts->expert_len;
 }
 
 // As converters write them: what an architecture always does has no key.
@@ -131,6 +160,13 @@ void add_experts(const ModelConfig& c, const LayerConfig& layer, const std::stri
   specs.push_back({p + "ffn_gate_exps.weight", Kind::kMatrix, {E, F, c.width}});
   specs.push_back({p + "ffn_up_exps.weight", Kind::kMatrix, {E, F, c.width}});
   specs.push_back({p + "ffn_down_exps.weight", Kind::kMatrix, {E, c.width, F}});
+  if (c.shape == Shape::kGemma4) {
+    specs.push_back({p + "ffn_gate_inp.scale", Kind::kNorm, {c.width}});
+    specs.push_back({p + "ffn_down_exps.scale", Kind::kNorm, {E}});
+    for (const char* name : {"post_ffw_norm_1.weight", "pre_ffw_norm_2.weight", "post_ffw_norm_2.weight"})
+      specs.push_back({p + name, Kind::kNorm, {c.width}});
+    return;
+  }
   if (shared == 0) return;
   specs.push_back({p + "ffn_gate_shexp.weight", Kind::kMatrix, {shared, c.width}});
   specs.push_back({p + "ffn_up_shexp.weight", Kind::kMatrix, {shared, c.width}});
@@ -179,7 +215,7 @@ std::vector<TensorSpec> tensors_of_encoder(const ModelConfig& c) {
 
 // Before a tensor's name in the folder that has it.
 std::string folder_prefix(const ModelFile& folder, const std::string& name) {
-  for (const char* prefix : {"model.", "bert."}) {
+  for (const char* prefix : {"model.", "model.language_model.", "language_model.model.", "language_model.", "bert."}) {
     if (folder.find(prefix + name) != nullptr) return prefix;
   }
   return "";
@@ -234,7 +270,7 @@ Metadata metadata_of(const ModelConfig& c) {
   m["general.architecture"] = name;
   m[arch + "block_count"] = c.n_layers;
   m[arch + "embedding_length"] = c.width;
-  if (c.first_with_experts() == nullptr) {
+  if (c.first_with_experts() == nullptr || c.shape == Shape::kGemma4) {
     m[arch + "feed_forward_length"] = of_layers(c, &LayerConfig::ffn_len);
   } else {
     put_experts(c, arch, m);
@@ -256,7 +292,8 @@ Metadata metadata_of(const ModelConfig& c) {
   }
   if (c.residual_scale != 1) m[arch + "residual_scale"] = static_cast<double>(c.residual_scale);
   if (c.logit_scale != 1) m[arch + "logit_scale"] = 1.0 / static_cast<double>(c.logit_scale);
-  if (name == "granitemoe") m[arch + "attention.scale"] = static_cast<double>(c.layers.front().attention_scale);
+  if (name.starts_with("granite")) m[arch + "attention.scale"] = static_cast<double>(c.layers.front().attention_scale);
+  if (c.query_scale != 0) m[arch + "attention.temperature_scale"] = static_cast<double>(c.query_scale);
   put_rope(c, arch, m);
   std::vector<int64_t> slides;
   int64_t window = 0;
@@ -265,9 +302,14 @@ Metadata metadata_of(const ModelConfig& c) {
     window = std::max<int64_t>(window, layer.window);
   }
   if (window != 0) m[arch + "attention.sliding_window"] = window;
-  if (c.shape == Shape::kGemma) {
+  if (c.shape == Shape::kPostNorm && window != 0) m[arch + "attention.sliding_window_pattern"] = slides;
+  if (name.starts_with("gemma")) {
     m[arch + "attention.sliding_window_pattern"] = slides;
-    m[arch + "attention.scale"] = static_cast<double>(c.layers.front().attention_scale);
+    if (c.shape == Shape::kGemma4) {
+      put_gemma4(c, arch, m);
+    } else {
+      m[arch + "attention.scale"] = static_cast<double>(c.layers.front().attention_scale);
+    }
     if (c.attention_soft_cap != 0) m[arch + "attn_logit_softcapping"] = static_cast<double>(c.attention_soft_cap);
     if (c.logit_soft_cap != 0) m[arch + "final_logit_softcapping"] = static_cast<double>(c.logit_soft_cap);
   }
@@ -286,12 +328,17 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
   specs.push_back({"token_embd.weight", Kind::kEmbedding, {c.vocab_size, c.width}});
   if (!c.tied_embedding) matrix("output.weight", c.vocab_size, c.width);
   norm(c.architecture.starts_with("lfm2") ? "token_embd_norm.weight" : "output_norm.weight", c.width);
+  if (c.layer_embedding_len > 0) {
+    specs.push_back({"per_layer_token_embd.weight", Kind::kEmbedding, {c.vocab_size, c.layer_embeddings_len}});
+    matrix("per_layer_model_proj.weight", c.layer_embeddings_len, c.width);
+    norm("per_layer_proj_norm.weight", c.layer_embedding_len);
+  }
   for (int64_t l = 0; l < c.n_layers; ++l) {
     const std::string p = "blk." + std::to_string(l) + ".";
     const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
     const bool owns_cache = layer.kv_owner == kOwnCache;
-    norm(p + "attn_norm.weight", c.width);
-    norm(p + "ffn_norm.weight", c.width);
+    if (c.shape != Shape::kPostNorm) norm(p + "attn_norm.weight", c.width);
+    if (c.shape != Shape::kPostNorm) norm(p + "ffn_norm.weight", c.width);
     if (layer.mixer == Mixer::kState) {
       add_recurrent(c, layer, p, specs);
     } else if (c.fused_qkv) {
@@ -299,7 +346,7 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
     } else {
       matrix(p + "attn_q.weight", layer.q_len(), c.width);
       if (owns_cache) matrix(p + "attn_k.weight", layer.k_len(), c.width);
-      if (owns_cache) matrix(p + "attn_v.weight", layer.v_len(), c.width);
+      if (owns_cache && !layer.value_is_key) matrix(p + "attn_v.weight", layer.v_len(), c.width);
     }
     const bool attends = layer.mixer == Mixer::kAttention;
     if (attends && c.qkv_bias) {
@@ -312,18 +359,24 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
       if (owns_cache) norm(p + "attn_k_norm.weight", c.qk_norm_whole ? layer.k_len() : layer.key_len);
     }
     if (attends) matrix(p + "attn_output.weight", c.width, layer.attention_len());
-    if (layer.n_experts > 0) {
-      add_experts(c, layer, p, specs);
-    } else if (c.fused_gate_up) {
+    const bool is_dense = layer.n_experts == 0 || c.shape == Shape::kGemma4;
+    if (layer.n_experts > 0) add_experts(c, layer, p, specs);
+    if (is_dense && c.fused_gate_up) {
       matrix(p + "ffn_up.weight", 2 * layer.ffn_len, c.width);
-    } else {
+    } else if (is_dense) {
       matrix(p + "ffn_gate.weight", layer.ffn_len, c.width);
       matrix(p + "ffn_up.weight", layer.ffn_len, c.width);
     }
-    if (layer.n_experts == 0) matrix(p + "ffn_down.weight", c.width, layer.ffn_len);
-    if (c.shape == Shape::kGemma) {
+    if (is_dense) matrix(p + "ffn_down.weight", c.width, layer.ffn_len);
+    if (c.shape == Shape::kGemma || c.shape == Shape::kGemma4 || c.shape == Shape::kPostNorm) {
       norm(p + "post_attention_norm.weight", c.width);
       norm(p + "post_ffw_norm.weight", c.width);
+    }
+    if (c.shape == Shape::kGemma4) norm(p + "layer_output_scale.weight", 1);
+    if (c.layer_embedding_len > 0) {
+      matrix(p + "inp_gate.weight", c.layer_embedding_len, c.width);
+      matrix(p + "proj.weight", c.width, c.layer_embedding_len);
+      norm(p + "post_norm.weight", c.width);
     }
   }
   return specs;
@@ -333,6 +386,11 @@ std::map<std::string, std::vector<float>> rope_vectors_of(const ModelConfig& c) 
   std::map<std::string, std::vector<float>> out;
   if (c.ropes.empty()) return out;
   const RopeConfig& rope = c.ropes[0];
+  if (c.shape == Shape::kGemma4) {
+    std::vector<float>& divisors = out["rope_freqs.weight"];
+    divisors.assign(static_cast<size_t>(rope.n_pairs), 1e30f);
+    std::fill_n(divisors.begin(), rope.n_turning > 0 ? rope.n_turning : rope.n_pairs, 1.0f);
+  }
   if (rope.scaling == RopeScaling::kLlama3) {
     RopeConfig plain = rope;
     plain.scaling = RopeScaling::kNone;

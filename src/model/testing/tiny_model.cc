@@ -198,6 +198,42 @@ void put_experts(ModelConfig& c, bool wide) {
   }
 }
 
+// Every third layer and the last see everything, with heads of their own; the last two read what others keep.
+void put_gemma4(ModelConfig& c, int32_t window, bool wide) {
+  c.activation = FfnActivation::kGeluTanh;
+  c.value_norm = true;
+  c.router.normalises = true;
+  c.embedding_scale = std::sqrt(static_cast<float>(c.width));
+  c.logit_soft_cap = 16.0f;
+  c.layer_embedding_len = wide ? 256 : 32;
+  c.layer_embeddings_len = c.layer_embedding_len * c.n_layers;
+  c.ropes.push_back(c.ropes[0]);
+  c.ropes[0].base = 1e6;
+  c.ropes[0].n_pairs = static_cast<int>(c.layers[0].key_len);  // of heads twice as long
+  c.ropes[0].n_turning = c.ropes[0].n_pairs / 4;
+  const auto n = static_cast<int32_t>(c.n_layers);
+  for (int32_t l = 0; l < n; ++l) {
+    LayerConfig& layer = c.layers[static_cast<size_t>(l)];
+    const bool is_global = l % 3 == 2 || l == n - 1;
+    layer.attention_scale = 1.0f;
+    layer.rope = is_global ? 0 : 1;
+    layer.window = is_global ? 0 : window;
+    if (is_global) layer.set_head_len(2 * layer.key_len);
+    if (is_global) layer.n_kv_heads = 1;
+    layer.value_is_key = is_global;
+    if (n >= 5 && l >= n - 2) {
+      for (int32_t o = 0; o < n - 2; ++o) {
+        if ((c.layers[static_cast<size_t>(o)].window == 0) == is_global) layer.kv_owner = o;
+      }
+      layer.value_is_key = false;
+      layer.ffn_len *= 2;
+    }
+    layer.n_experts = 10;
+    layer.n_experts_used = 3;
+    layer.expert_len = wide ? 256 : 64;
+  }
+}
+
 }  // namespace
 
 std::span<const std::string_view> tiny_architectures() { return kArchitectures; }
@@ -209,11 +245,16 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   ModelConfig c;
   LayerConfig layer;
   c.architecture = a;
-  c.shape = a == "gemma3" ? Shape::kGemma : Shape::kLlama;
-  c.n_layers = o.n_layers != 0                   ? o.n_layers
-               : a == "smollm3" || a == "gemma3" ? 4
-               : a == "qwen3moe" || a == "lfm2"  ? 3
-                                                 : 2;
+  c.shape = a == "gemma3" || a == "glm4" ? Shape::kGemma
+            : a == "olmo3"               ? Shape::kPostNorm
+            : a == "gemma4"              ? Shape::kGemma4
+                                         : Shape::kLlama;
+  const bool has_kinds = a == "smollm3" || a == "gemma3" || a == "olmo3";
+  c.n_layers = o.n_layers != 0                  ? o.n_layers
+               : a == "gemma4"                  ? 5
+               : has_kinds                      ? 4
+               : a == "qwen3moe" || a == "lfm2" ? 3
+                                                : 2;
   c.width = wide ? 256 : 96;
   layer.ffn_len = wide ? 256 : 160;
   layer.n_heads = wide ? 8 : 6;
@@ -230,21 +271,35 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   c.norm_eps = 0x1p-16f;
   layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(layer.key_len));
   if (a.starts_with("bert")) return tiny_encoder(std::move(c), layer, a == "bert_rank");
-  c.qkv_bias = a.starts_with("qwen2") || a == "glm4moe";
-  c.qk_norm = a.starts_with("qwen3") || a == "gemma3" || a == "glm4moe" || a == "lfm2";
-  c.fused_qkv = c.fused_gate_up = a == "phi3";
-  c.tied_embedding = a == "qwen2" || a == "smollm3" || a == "gemma3" || a == "lfm2";
+  c.qkv_bias = a.starts_with("qwen2") || a.starts_with("glm4");
+  c.qk_norm = a.starts_with("qwen3") || a.starts_with("gemma") || a == "glm4moe" || a == "olmo3" || a == "lfm2";
+  c.qk_norm_whole = a == "olmo3";
+  c.fused_qkv = a == "phi3";
+  c.fused_gate_up = a == "phi3" || a == "glm4";
+  c.tied_embedding = a == "qwen2" || a == "smollm3" || a.starts_with("gemma") || a == "lfm2";
   c.layers.assign(static_cast<size_t>(c.n_layers), layer);
-  const int n_pairs = static_cast<int>(layer.key_len / (a == "glm4moe" ? 4 : 2));
-  c.ropes.push_back(tiny_rope(o, a == "phi3" ? RopeScaling::kLongrope : o.scaling, n_pairs));
+  const int n_pairs = static_cast<int>(layer.key_len / (a.starts_with("glm4") ? 4 : 2));
+  const RopeScaling scaling = a == "phi3"                         ? RopeScaling::kLongrope
+                              : a == "ministral3" || a == "olmo3" ? RopeScaling::kYarn
+                                                                  : o.scaling;
+  c.ropes.push_back(tiny_rope(o, scaling, n_pairs));
   for (size_t l = 0; l < c.layers.size(); ++l) {
     if (a == "mistral") c.layers[l].window = o.window;
     if (a == "smollm3" && l % 4 == 3) c.layers[l].rope = kNoRope;
     if (a == "gemma3" && l % 3 != 2) c.layers[l].window = o.window, c.layers[l].rope = 1;
     if (a == "lfm2" && l % 3 != 1) arch::set_short_conv(c, 3, c.layers[l]);  // the first and the last
+    if (a == "olmo3" && l % 4 != 3) c.layers[l].window = o.window, c.layers[l].rope = 1;
   }
   if (a.ends_with("moe")) put_experts(c, wide);
+  if (a == "gemma4") put_gemma4(c, o.window, wide);
+  if (a == "ministral3") {
+    c.ropes[0].magnitude = 1.0;
+    c.query_scale = 0.1f;
+    c.query_scale_len = c.ropes[0].original_context;
+  }
+  if (a == "olmo3") c.ropes.push_back(tiny_rope(o, RopeScaling::kNone, n_pairs));
   if (a == "gemma3") {
+    c.activation = FfnActivation::kGeluTanh;
     c.ropes.push_back(c.ropes[0]);
     c.ropes[0].base = 1e6;
     c.attention_soft_cap = 8.0f;

@@ -1,4 +1,4 @@
-// hunyuan with experts: norms of heads after their rotation, and a RoPE base that depends on a fixed number.
+// hunyuan, dense and with experts: norms of heads after their rotation, and a RoPE base that depends on a fixed number.
 #include <algorithm>
 
 #include "kernels/math.h"
@@ -36,6 +36,28 @@ Result<RopeConfig> rope_of(const ModelFile& file, const ModelConfig& config) {
 }
 
 }  // namespace
+
+Result<ModelConfig> hunyuan_dense_from_gguf(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, common_from_gguf(file, Shape::kLlama, /*interleaved=*/false));
+  set_norms(config);
+  return config;
+}
+
+Result<ModelConfig> hunyuan_dense_from_folder(const ModelFile& file) {
+  ASSIGN_OR_RETURN(ModelConfig config, common_from_folder(file, Shape::kLlama, "", {.experts = Experts::kRead}));
+  TRY(must_be(file, "hidden_act", "silu"));
+  TRY(flag_must_be(file, "attention_bias", false));
+  TRY(flag_must_be(file, "mlp_bias", false));
+  TRY(flag_must_be(file, "use_qk_norm", true));
+  TRY(flag_must_be(file, "use_cla", false));
+  ASSIGN_OR_RETURN(const int64_t n_experts, file.meta_int("num_experts", 1));
+  if (n_experts != 1)
+    return unsupported("a dense hunyuan with " + std::to_string(n_experts) + " experts", "num_experts");
+  set_norms(config);
+  ASSIGN_OR_RETURN(RopeConfig rope, rope_of(file, config));
+  config.ropes.push_back(std::move(rope));
+  return config;
+}
 
 Result<ModelConfig> hunyuan_moe_from_gguf(const ModelFile& file) {
   ASSIGN_OR_RETURN(ModelConfig config, common_from_gguf(file, Shape::kLlama, /*interleaved=*/false, Experts::kRead));
