@@ -24,10 +24,11 @@ from transformers import (Dots1Config, Dots1ForCausalLM, Ernie4_5_MoeConfig, Ern
                           OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
                           Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
-from transformers import (Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, Gemma2Config,
-                          Gemma2ForCausalLM, Gemma4ForCausalLM, Gemma4TextConfig, Glm4Config, Glm4ForCausalLM, GraniteConfig, GraniteForCausalLM, HunYuanDenseV1Config,
+from transformers import (Cohere2Config, Cohere2ForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, Gemma2Config,
+                          Gemma2ForCausalLM, Gemma4ForCausalLM, Gemma4TextConfig, Glm4Config, Glm4ForCausalLM,
+                          GPT2Config, GPT2LMHeadModel, GraniteConfig, GraniteForCausalLM, HunYuanDenseV1Config,
                           HunYuanDenseV1ForCausalLM, Ministral3Config, Ministral3ForCausalLM, Mistral3Config,
-                          Mistral3ForConditionalGeneration, Olmo2Config, Olmo2ForCausalLM, Olmo3Config,
+                          Mistral3ForConditionalGeneration, NemotronConfig, NemotronForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config,
                           Olmo3ForCausalLM, SeedOssConfig, SeedOssForCausalLM)
 
 ROOT = Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -148,6 +149,11 @@ MODELS = {
     "exaone4": (Exaone4Config(**base(num_hidden_layers=5, sliding_window=8, sliding_window_pattern=4)),
                 Exaone4ForCausalLM, {"": 24}),
     "glm4": (Glm4Config(**base(head_dim=16)), Glm4ForCausalLM, {"": 24}),
+    "cohere2": (Cohere2Config(**base(num_hidden_layers=5, sliding_window=8, logit_scale=0.25, layer_norm_eps=1e-5)),
+                Cohere2ForCausalLM, {"": 24}),
+    "nemotron": (NemotronConfig(**base(head_dim=16, norm_eps=1e-5)), NemotronForCausalLM, {"": 24}),
+    "gpt2": (GPT2Config(vocab_size=VOCABULARY, n_positions=128, n_embd=32, n_layer=2, n_head=4, bos_token_id=1,
+                        eos_token_id=2), GPT2LMHeadModel, {"": 24}),
     "gemma2": (Gemma2Config(**base(
         num_hidden_layers=3, head_dim=16, query_pre_attn_scalar=20, sliding_window=8, final_logit_softcapping=3.0,
         attn_logit_softcapping=2.0)), Gemma2ForCausalLM, {"": 24}),
@@ -177,10 +183,14 @@ def randomise(model, seed):
             if name.endswith("e_score_correction_bias"):  # ernie's, beside scores that add up to 1
                 p.copy_(0.1 * noise)
             elif name.endswith("norm.weight"):
-                centre = 0.0 if model.config.model_type in ("gemma2", "gemma3_text") else 1.0
+                centre = 0.0 if model.config.model_type in ("gemma2", "gemma3_text", "nemotron") else 1.0
                 p.copy_(centre + 0.2 * noise)
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
+            elif "wte" in name or "wpe" in name:
+                p.copy_(0.6 * noise)
+            elif ".c_" in name:  # [inputs, outputs]
+                p.copy_(1.3 * noise / p.shape[0] ** 0.5)
             elif p.dim() == 1:  # a norm of a vision tower, a scale
                 p.copy_(1.0 + 0.2 * noise)
             elif "embed" in name:
@@ -226,11 +236,19 @@ class Recorder:
     def __init__(self, model):
         self.model, self.out, self.handles = model, {}, []
         self.gemma = "gemma" in model.config.model_type
+        if hasattr(model, "transformer"):
+            inner = model.transformer
+            self.gpt(inner)
+            return self.ends(inner, inner.wte, inner.ln_f)
         inner = getattr(model.model, "language_model", model.model)  # beside a vision tower
-        self.on(inner.embed_tokens, "embed", lambda o: o * getattr(model.config, "embedding_multiplier", 1))
         for i, layer in enumerate(inner.layers):
             self.layer(i, layer)
-        self.on(inner.norm if hasattr(inner, "norm") else inner.embedding_norm, "final_norm")
+        self.ends(inner, inner.embed_tokens, inner.norm if hasattr(inner, "norm") else inner.embedding_norm)
+
+    def ends(self, inner, embedding, norm):
+        model = self.model
+        self.on(embedding, "embed", lambda o: o * getattr(model.config, "embedding_multiplier", 1))
+        self.on(norm, "final_norm")
         self.on(model, "logits", lambda o: o.logits)
         module = sys.modules[type(inner).__module__]
         eager = module.eager_attention_forward
@@ -256,6 +274,20 @@ class Recorder:
     def on(self, module, name, pick=lambda o: o):
         self.handles.append(module.register_forward_hook(lambda m, args, o: self.put(name, pick(o))))
 
+    def gpt(self, inner):
+        for i, layer in enumerate(inner.h):
+            p = f"layer.{i}."
+            self.on(layer.ln_1, p + "attn_norm")
+            self.on(layer.attn.c_proj, p + "attn_out")
+            self.on(layer.ln_2, p + "ffn_norm")
+            self.on(layer, p + "output", lambda o: o[0] if isinstance(o, tuple) else o)
+            self.ungated(p, layer.mlp.c_fc, layer.mlp.c_proj)
+
+    def ungated(self, p, up, down):
+        self.on(up, p + "up")
+        self.handles.append(down.register_forward_pre_hook(lambda m, args: self.put(p + "gated", args[0])))
+        self.on(down, p + "ffn_out")
+
     def layer(self, i, layer):
         p = f"layer.{i}."
         if hasattr(layer, "operator_norm"):
@@ -275,7 +307,7 @@ class Recorder:
             self.on(layer.post_attention_layernorm, p + "post_attn_norm")
             self.on(layer.pre_feedforward_layernorm, p + "ffn_norm")
             self.on(layer.post_feedforward_layernorm, p + "post_ffn_norm")
-        else:
+        elif hasattr(layer, "post_attention_layernorm"):  # where the feed-forward has a norm of its own
             self.on(layer.post_attention_layernorm, p + "ffn_norm")
         self.on(layer, p + "output", lambda o: o[0] if isinstance(o, tuple) else o)
         if hasattr(layer, "post_per_layer_input_norm"):
@@ -288,6 +320,8 @@ class Recorder:
         mlp = layer.mlp if hasattr(layer, "mlp") else layer.block_sparse_moe
         if hasattr(mlp, "experts"):
             return self.experts(p, mlp)
+        if not hasattr(mlp, "gate_up_proj") and not hasattr(mlp, "gate_proj"):
+            return self.ungated(p, mlp.up_proj, mlp.down_proj)
         if hasattr(mlp, "gate_up_proj"):
             self.on(mlp.gate_up_proj, p + "gate", lambda o: o.chunk(2, dim=-1)[0])
             self.on(mlp.gate_up_proj, p + "up", lambda o: o.chunk(2, dim=-1)[1])

@@ -72,6 +72,8 @@ void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const Te
 void gelu(Stream& s, const TensorView& out, const TensorView& x);
 void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x);
 void tanh(Stream& s, const TensorView& out, const TensorView& x);
+// out = max(x, 0)^2, element by element (So et al. 2021, Primer). out may be x.
+void relu_squared(Stream& s, const TensorView& out, const TensorView& x);
 
 // How pairs of a head are rotated. Pair i turns by position * frequency[i]; cos and sin are multiplied by `magnitude`
 // (yarn, longrope). Only the first 2 * n_pairs values of a head turn.

@@ -111,6 +111,12 @@ void tanh(Stream& s, const TensorView& out, const TensorView& x) {
       s, "tanh", [&] { cpu::tanh(s, out, x); }, [&] { reference::tanh(out, x); }, kNoBody);
 }
 
+void relu_squared(Stream& s, const TensorView& out, const TensorView& x) {
+  expect_alike({&out, &x});
+  on_device(
+      s, "relu_squared", [&] { cpu::relu_squared(s, out, x); }, [&] { reference::relu_squared(out, x); }, kNoBody);
+}
+
 void soft_cap(Stream& s, const TensorView& logits, float cap) {
   expect_f32({&logits});
   CHECK(cap > 0.0f);

@@ -369,6 +369,43 @@ const std::vector<Bad>& bad_folders() {
          set(p, "per_layer_config.05.head_dim", int64_t{1} << 40);
        },
        "head size of layer 5"},
+      {"gpt-2 whose heads do not part its width",
+       [](auto& p) {
+         set(p, "model_type", std::string("gpt2"));
+         set(p, "n_layer", int64_t{2});
+         set(p, "n_embd", int64_t{64});
+         set(p, "n_head", int64_t{5});
+         set(p, "n_positions", int64_t{64});
+       },
+       "multiple of the heads"},
+      {"gpt-2 that scales scores by their layer",
+       [](auto& p) {
+         set(p, "model_type", std::string("gpt2"));
+         set(p, "n_layer", int64_t{2});
+         set(p, "n_embd", int64_t{64});
+         set(p, "n_head", int64_t{4});
+         set(p, "n_positions", int64_t{64});
+         set(p, "scale_attn_by_inverse_layer_idx", true);
+       },
+       "scale_attn_by_inverse_layer_idx"},
+      {"nemotron with another activation",
+       [](auto& p) {
+         set(p, "model_type", std::string("nemotron"));
+         set(p, "hidden_act", std::string("gelu"));
+       },
+       "gelu"},
+      {"cohere 2 with norms of heads",
+       [](auto& p) {
+         set(p, "model_type", std::string("cohere2"));
+         set(p, "use_qk_norm", true);
+       },
+       "use_qk_norm"},
+      {"cohere 2 whose logits are scaled by zero",
+       [](auto& p) {
+         set(p, "model_type", std::string("cohere2"));
+         set(p, "logit_scale", 0.0);
+       },
+       "scale of logits"},
       {"gemma 2 with a negative scalar",
        [](auto& p) {
          set(p, "model_type", std::string("gemma2"));

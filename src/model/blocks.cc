@@ -133,7 +133,7 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
     TRY(w.vector(out.q_norm, "blk.{}.attn_q_norm.weight", l, q_len, c.norm_offset));
     if (owns_cache) TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, k_len, c.norm_offset));
   }
-  if (c.value_norm && owns_cache) w.ones(out.v_norm, layer.value_len);
+  if (c.value_norm && owns_cache) w.constant(out.v_norm, layer.value_len, 1.0f);
   return w.linear(out.output,
                   {.name = "blk.{}.attn_output",
                    .n_outputs = c.width,

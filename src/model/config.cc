@@ -236,10 +236,16 @@ namespace {
 
 // Of a layer's feed-forward, `n_experts` of its experts counted.
 int64_t ffn_parameters(const ModelConfig& c, const LayerConfig& l, int64_t n_experts) {
-  int64_t n = 3 * c.width * l.ffn_len;
+  int64_t n = (c.shape == Shape::kGpt ? 2 : 3) * c.width * l.ffn_len;
   if (l.n_experts == 0) return n;
   n += 3 * c.width * l.expert_len * n_experts + l.n_experts * (c.width + (c.router_bias ? 1 : 0));
   return n + (c.shared_gate && l.ffn_len > 0 ? c.width : 0);
+}
+
+// Vectors [C] of a layer's norms.
+int64_t norms_of(Shape shape) {
+  if (shape == Shape::kParallel) return 1;
+  return shape == Shape::kGemma || shape == Shape::kGemma4 || shape == Shape::kGpt ? 4 : 2;
 }
 
 int64_t mixer_parameters(const ModelConfig& c, const LayerConfig& l) {
@@ -265,12 +271,14 @@ int64_t ModelConfig::n_parameters() const {
   int64_t n = (tied_embedding ? 1 : 2) * vocab_size * width + width + kv_projection_parameters();
   for (const LayerConfig& l : layers) {
     const bool owns = l.kv_owner == kOwnCache;
-    n += mixer_parameters(*this, l) + ffn_parameters(*this, l, l.n_experts) +
-         (shape == Shape::kGemma || shape == Shape::kGemma4 ? 4 : 2) * width;
+    n += mixer_parameters(*this, l) + ffn_parameters(*this, l, l.n_experts) + norms_of(shape) * width;
     if (shape == Shape::kGemma4) n += 1 + (l.n_experts > 0 ? 4 * width + l.n_experts : 0);
+    if (attention_output_bias) n += width;
+    if (ffn_bias) n += l.ffn_len + width;
     if (qkv_bias) n += l.q_len() + (owns ? l.k_len() + l.v_len() : 0);
     if (qk_norm) n += qk_norm_whole ? l.q_len() + (owns ? l.k_len() : 0) : (owns ? 2 : 1) * l.key_len;
   }
+  if (shape == Shape::kGpt) n += width + (learned_positions ? trained_context_len * width : 0);
   if (layer_embedding_len > 0) {
     n += layer_embeddings_len * (vocab_size + width) + layer_embedding_len;
     n += n_layers * (2 * layer_embedding_len + 1) * width;
@@ -294,8 +302,8 @@ Status validate(const ModelConfig& config) {
   TRY(positive("embedding scale", config.embedding_scale, 1e6));
   TRY(positive("scale of residuals", config.residual_scale, 1e6));
   TRY(positive("scale of logits", config.logit_scale, 1e6));
-  if (config.shape != Shape::kLlama && (config.residual_scale != 1 || config.logit_scale != 1))
-    return unsupported("a model of this shape with scales of residuals or logits");
+  if (config.shape != Shape::kLlama && config.residual_scale != 1)
+    return unsupported("a model of this shape with a scale of residuals");
   if (config.query_scale != 0) {
     TRY(positive("scale of queries by their position", config.query_scale, 1e3));
     TRY(in_range("positions between two scales of queries", config.query_scale_len, kMaxContext));

@@ -102,11 +102,12 @@ struct LayerConfig {
   bool operator==(const LayerConfig&) const = default;
 };
 
-// One forward pass each; model/llama.cc, model/gemma.cc, model/gemma4.cc, model/post_norm.cc and model/bert.cc.
-enum class Shape : uint8_t { kLlama, kGemma, kGemma4, kPostNorm, kBert };
+// One forward pass each; model/llama.cc, model/gemma.cc, model/gemma4.cc, model/post_norm.cc, model/parallel.cc,
+// model/gpt.cc and model/bert.cc.
+enum class Shape : uint8_t { kLlama, kGemma, kGemma4, kPostNorm, kParallel, kGpt, kBert };
 
-// Of a feed-forward's gate; of its only projection, where it has no gate (bert).
-enum class FfnActivation : uint8_t { kSilu, kGeluTanh };
+// Of a feed-forward's gate; of its only projection, where it has no gate (gpt).
+enum class FfnActivation : uint8_t { kSilu, kGeluTanh, kRelu2 };
 
 struct ModelConfig {
   std::string architecture;  // as the file names it: "llama", "qwen2", "gemma3_text" ...
@@ -153,8 +154,12 @@ struct ModelConfig {
   int64_t layer_embedding_len = 0;   // P; 0: none
   int64_t layer_embeddings_len = 0;  // L P: of all layers of the file, whichever are loaded
 
+  // Those of the gpt shape, whose norms have biases.
+  bool ffn_bias = false;
+  bool learned_positions = false;  // a row for each of trained_context_len, added to the embedding; no RoPE
+
   // Those of the bert shape, which has every other bias too.
-  bool attention_output_bias = false;
+  bool attention_output_bias = false;  // of the gpt shape too
   bool gelu_by_tanh = false;
   int64_t n_token_types = 0;
   int64_t n_labels = 0;     // that its head scores; 0: it has none

@@ -11,7 +11,9 @@
 #include "model/bert.h"
 #include "model/gemma.h"
 #include "model/gemma4.h"
+#include "model/gpt.h"
 #include "model/llama.h"
+#include "model/parallel.h"
 #include "model/post_norm.h"
 #include "model/weights.h"
 
@@ -222,11 +224,11 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
     Shape shape;
     Result<std::unique_ptr<Model>> (*load)(Model::Parts parts, WeightLoader& loader);
   };
-  static constexpr Loader kLoaders[] = {{Shape::kLlama, LlamaModel::load},
-                                        {Shape::kGemma, GemmaModel::load},
-                                        {Shape::kGemma4, Gemma4Model::load},
-                                        {Shape::kPostNorm, PostNormModel::load},
-                                        {Shape::kBert, BertModel::load}};
+  static constexpr Loader kLoaders[] = {
+      {Shape::kLlama, LlamaModel::load},       {Shape::kGemma, GemmaModel::load},
+      {Shape::kGemma4, Gemma4Model::load},     {Shape::kPostNorm, PostNormModel::load},
+      {Shape::kParallel, ParallelModel::load}, {Shape::kGpt, GptModel::load},
+      {Shape::kBert, BertModel::load}};
   const auto* of_shape = std::ranges::find(kLoaders, config.shape, &Loader::shape);
   CHECK(of_shape != std::end(kLoaders), "each shape has a row");
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, of_shape->load(std::move(parts), loader));

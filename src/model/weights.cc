@@ -11,8 +11,8 @@ namespace {
 
 // Where a folder's text model begins: alone, or beside a vision tower (two generations of names); of an encoder, under
 // a head. What stands outside of it, the heads themselves, has no prefix.
-constexpr std::array<std::string_view, 4> kFolderPrefixes = {"model.", "language_model.model.", "model.language_model.",
-                                                             "bert."};
+constexpr std::array<std::string_view, 5> kFolderPrefixes = {"model.", "language_model.model.", "model.language_model.",
+                                                             "bert.", "transformer."};
 constexpr std::array<std::string_view, 2> kOutside = {"lm_head.", "classifier."};
 
 // Tensors that a forward pass over text has no use for.
@@ -55,6 +55,8 @@ bool may_stay_unread(std::string_view name, const ModelConfig& config) {
   for (std::string_view prefix : kUnused) {
     if (name.starts_with(prefix)) return true;
   }
+  // gpt-2's masks.
+  if (config.shape == Shape::kGpt && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"))) return true;
   if (name.ends_with(".rotary_emb.inv_freq")) return true;  // old folders keep a copy of the frequencies
   if (name.starts_with("model.multi_modal_projector.")) return true;
   // What an encoder was trained with, and its texts' vectors are not made of.
@@ -98,6 +100,7 @@ WeightLoader::WeightLoader(const ModelFile& file, const Architecture& architectu
   for (std::string_view prefix : kFolderPrefixes) {
     if (file.find(std::string(prefix) + std::string(embedding)) != nullptr) prefix_ = prefix;
   }
+  if (file.find(embedding) != nullptr) prefix_.clear();  // some files of gpt-2
 }
 
 std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer) const {
@@ -300,11 +303,15 @@ Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, i
 
 Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) {
   const std::string name(spec.name), in_file = name_in_file(name + ".weight", layer);
+  out.slice.cut = spec.cut;
+  if (is_transposed(name + ".weight")) {
+    TRY(transpose(out.weight, spec, in_file));
+    return spec.has_bias ? vector(out.bias, name + ".bias", layer, spec.n_outputs) : Status{};
+  }
   ASSIGN_OR_RETURN(TensorView view, find_matrix(in_file, {spec.n_outputs, spec.n_inputs}));
   const bool in_pieces = spec.cut == Cut::kInputs;
   TRY(prepare(out.weight, view,
               in_pieces ? pieces_of(view.dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs), in_file));
-  out.slice.cut = spec.cut;
   count(out.weight, false);
   return spec.has_bias ? vector(out.bias, name + ".bias", layer, spec.n_outputs) : Status{};
 }
@@ -352,9 +359,37 @@ Status WeightLoader::taps(TensorView& out, std::string_view name, int64_t layer,
   return {};
 }
 
-void WeightLoader::ones(TensorView& out, int64_t len) {
+bool WeightLoader::is_transposed(std::string_view canonical) const {
+  const auto row = std::ranges::find(architecture_.names, canonical, &WeightName::canonical);
+  return file_.container() != Container::kGguf && row != architecture_.names.end() && row->transposed;
+}
+
+Status WeightLoader::transpose(Weight& out, const LinearSpec& spec, const std::string& in_file) {
+  const int64_t N = spec.n_outputs, K = spec.n_inputs;
+  ASSIGN_OR_RETURN(TensorView view, find(in_file, {K, N}));
+  TRY(expect_floats(view, in_file, "a matrix that lies transposed"));
+  auto copy = std::make_unique<float[]>(static_cast<size_t>(N * K));
+  std::vector<float> row(static_cast<size_t>(N));
+  for (int64_t k = 0; k < K && !sized_only_; ++k) {
+    dequantise_row(view.dtype, view.row(k), row.data(), N);
+    for (int64_t n = 0; n < N; ++n) copy[static_cast<size_t>(n * K + k)] = row[static_cast<size_t>(n)];
+  }
+  const TensorView turned(copy.get(), DType::kF32, {N, K});
+  const KPieces pieces = spec.cut == Cut::kInputs ? pieces_of(DType::kF32, K, spec.group_len) : one_piece(K);
+  if (sized_only_) {
+    out = {.dtype = DType::kF32, .n_outputs = N, .n_inputs = K, .pieces = pieces, .raw = turned};
+    out.packed_bytes = prepared_bytes(stream_, turned);
+  } else {
+    out = prepare_weight(stream_, turned, pieces);
+  }
+  copies_.push_back(std::move(copy));
+  count(out, false);
+  return {};
+}
+
+void WeightLoader::constant(TensorView& out, int64_t len, float value) {
   auto values = std::make_unique<float[]>(static_cast<size_t>(len));
-  std::fill_n(values.get(), len, 1.0f);
+  std::fill_n(values.get(), len, value);
   out = TensorView(values.get(), DType::kF32, {len});
   repacked_bytes_ += len * 4;
   copies_.push_back(std::move(values));

@@ -60,8 +60,8 @@ class WeightLoader {
   // stay in the mapping.
   Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f,
                 float factor = 1.0f);
-  // A vector [len] of ones, of no tensor: the weight of a norm that has none.
-  void ones(TensorView& out, int64_t len);
+  // A vector [len] of `value`, of no tensor: the weight or the bias of a norm that has none.
+  void constant(TensorView& out, int64_t len, float value);
 
   // The taps of a convolution over time, [n_taps, n_channels] F32 whatever its type of floats. A file has them channel
   // by channel: [n_channels, n_taps], in a folder [n_channels, 1, n_taps].
@@ -82,6 +82,10 @@ class WeightLoader {
   // By their names in the file.
   Result<TensorView> find(const std::string& in_file, std::initializer_list<int64_t> shape);
   Result<TensorView> find_matrix(const std::string& in_file, std::initializer_list<int64_t> shape);
+  // A folder's matrix [n_inputs, n_outputs] (WeightName::transposed), as the other way around in F32, not packed
+  // before.
+  Status transpose(Weight& out, const LinearSpec& spec, const std::string& in_file);
+  bool is_transposed(std::string_view canonical) const;
   Status prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file);
   Weight pack(const TensorView& view, const KPieces& pieces, const std::string& in_file);
   std::vector<Weight> pack_all(const TensorView& view, const KPieces& pieces, const std::string& in_file);

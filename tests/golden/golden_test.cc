@@ -60,9 +60,10 @@ class ModelGolden : public ::testing::TestWithParam<Golden> {
     LoadedModel m(std::move(file), {.context_len = GetParam().context_len, .step_tokens = 128, .max_rows = 128});
     ASSERT_NE(m.model, nullptr);
     const ModelConfig& config = m.model->config();
-    // The originals of ernie and glm have pairs of neighbours themselves.
+    // The originals of ernie, glm and cohere have pairs of neighbours themselves.
     const bool interleaved = !config.ropes.empty() && config.ropes[0].interleaved &&
-                             !config.architecture.starts_with("ernie") && config.architecture != "glm4";
+                             !config.architecture.starts_with("ernie") && config.architecture != "glm4" &&
+                             config.architecture != "cohere2";
     std::set<std::string> seen;
     m.model->set_tap([&](std::string_view name, int layer, const TensorView& x) {
       const std::string key =
@@ -142,7 +143,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Golden{"ernie4_5_moe"}, Golden{"hunyuan_moe"}, Golden{"hy_v3"}, Golden{"lfm2"}, Golden{"lfm2moe"},
                       Golden{"granite"}, Golden{"seed_oss"}, Golden{"mistral3"}, Golden{"ministral3"},
                       Golden{"ernie4_5"}, Golden{"hunyuan_dense"}, Golden{"olmo2"}, Golden{"olmo3"}, Golden{"exaone4"},
-                      Golden{"glm4"}, Golden{"gemma2"}, Golden{"gemma4"}, Golden{"gemma4_moe"}),
+                      Golden{"glm4"}, Golden{"cohere2"}, Golden{"nemotron"}, Golden{"gpt2"}, Golden{"gemma2"},
+                      Golden{"gemma4"}, Golden{"gemma4_moe"}),
     [](const auto& test) { return std::string(test.param.folder) + test.param.suffix; });
 
 // Each tensor of a model matters: one that is other numbers gives other logits.
@@ -222,7 +224,8 @@ INSTANTIATE_TEST_SUITE_P(WithExperts, EachTensor,
 
 INSTANTIATE_TEST_SUITE_P(Dense, EachTensor,
                          ::testing::Values("granite", "seed_oss", "ministral3", "ernie4_5", "hunyuan_dense", "olmo2",
-                                           "olmo3", "exaone4", "glm4", "gemma2", "gemma4", "gemma4_moe"),
+                                           "olmo3", "exaone4", "glm4", "cohere2", "nemotron", "gpt2", "gemma2",
+                                           "gemma4", "gemma4_moe"),
                          [](const auto& test) { return std::string(test.param); });
 
 // A layer's experts may lie in one tensor, gate above up, as transformers holds them.

@@ -125,6 +125,11 @@ TEST(RowParity, Scale) {
         kAdd, &Case::x);
 }
 
+TEST(RowParity, ReluSquared) {
+  check([](Stream& s, Case& c) { ops::relu_squared(s, c.out.view(), c.x.view()); },
+        [](Case& c, Between& want) { reference::relu_squared(want.view, c.x.view()); }, kAdd);
+}
+
 // Positions on both sides of where the factor changes.
 std::vector<int32_t> positions_of(const TensorView& x) {
   std::vector<int32_t> positions;

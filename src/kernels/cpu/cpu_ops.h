@@ -32,6 +32,7 @@ void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const Te
 void gelu(Stream& s, const TensorView& out, const TensorView& x);
 void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x);
 void tanh(Stream& s, const TensorView& out, const TensorView& x);
+void relu_squared(Stream& s, const TensorView& out, const TensorView& x);
 void soft_cap(Stream& s, const TensorView& logits, float cap);
 void log_softmax(Stream& s, const TensorView& out, const TensorView& logits);
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);

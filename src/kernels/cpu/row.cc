@@ -100,6 +100,15 @@ void gelu(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out,
 void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out, x, table().row->gelu_tanh); }
 void tanh(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out, x, table().row->tanh); }
 
+// One product rounded once, so every table's bits: compiled for none of them.
+void relu_squared(Stream& s, const TensorView& out, const TensorView& x) {
+  each_row(s, out, 1, [&](int64_t i) {
+    float* to = out.row_as<float>(i);
+    const float* from = x.row_as<const float>(i);
+    for (int64_t j = 0; j < out.row_len(); ++j) to[j] = from[j] < 0.0f ? 0.0f : from[j] * from[j];
+  });
+}
+
 void soft_cap(Stream& s, const TensorView& logits, float cap) {
   const auto row = table().row->soft_cap;
   each_row(s, logits, kExpWeight, [&](int64_t i) { row(logits.row_as<float>(i), cap, logits.row_len()); });

@@ -29,6 +29,7 @@ void scale_by_position(const TensorView& x, std::span<const int32_t> positions, 
 void silu(const TensorView& out, const TensorView& x);
 void gelu(const TensorView& out, const TensorView& x);
 void tanh(const TensorView& out, const TensorView& x);
+void relu_squared(const TensorView& out, const TensorView& x);
 void gelu_tanh(const TensorView& out, const TensorView& x);
 void mul(const TensorView& out, const TensorView& x, const TensorView& y);
 void silu_mul(const TensorView& out, const TensorView& gate, const TensorView& up);

@@ -78,6 +78,9 @@ void gelu(const TensorView& out, const TensorView& x) {
 void tanh(const TensorView& out, const TensorView& x) {
   each(out, [&](int64_t i, int64_t j) { return std::tanh(get(x, i, j)); });
 }
+void relu_squared(const TensorView& out, const TensorView& x) {
+  each(out, [&](int64_t i, int64_t j) { return get(x, i, j) < 0.0 ? 0.0 : get(x, i, j) * get(x, i, j); });
+}
 void gelu_tanh(const TensorView& out, const TensorView& x) {
   each(out, [&](int64_t i, int64_t j) {
     const double v = get(x, i, j);

@@ -7,7 +7,7 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 39> kArchitectures = {{
+const std::array<Architecture, 42> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
@@ -41,6 +41,9 @@ const std::array<Architecture, 39> kArchitectures = {{
     {"lfm2", "lfm2", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},
     {"lfm2moe", "lfm2_moe", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},
     {"", "lfm2_vl", lfm2_from_gguf, lfm2_from_folder, kLfm2Names},  // with a vision tower, which stays unread
+    {"cohere2", "cohere2", cohere2_from_gguf, cohere2_from_folder, kLlamaNames},
+    {"nemotron", "nemotron", nemotron_from_gguf, nemotron_from_folder, kNemotronNames},
+    {"gpt2", "gpt2", gpt2_from_gguf, gpt2_from_folder, kGpt2Names},
     {"gemma2", "gemma2", gemma2_from_gguf, gemma2_from_folder, kGemma3Names},
     {"gemma4", "gemma4_text", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},
     {"", "gemma4", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},  // with towers, which stay unread

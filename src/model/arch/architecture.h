@@ -19,6 +19,7 @@ struct WeightName {
   // "layers.{}.self_attn.q_proj.weight", after the folder's "model." prefix. A second {} is an expert: a folder has a
   // tensor for each. Several rows of one canonical name: the one that the folder has.
   std::string_view folder;
+  bool transposed = false;  // [inputs, outputs] in a folder
 };
 
 struct Architecture {
@@ -39,6 +40,8 @@ extern const std::span<const WeightName> kPhi3Names;
 extern const std::span<const WeightName> kGemma3Names;  // olmo 2 and 3, exaone 4 too
 extern const std::span<const WeightName> kGlm4Names;
 extern const std::span<const WeightName> kGemma4Names;
+extern const std::span<const WeightName> kNemotronNames;
+extern const std::span<const WeightName> kGpt2Names;
 extern const std::span<const WeightName> kBertNames;
 extern const std::span<const WeightName> kLfm2Names;
 
@@ -92,6 +95,12 @@ Result<ModelConfig> smollm3_from_gguf(const ModelFile& file);
 Result<ModelConfig> smollm3_from_folder(const ModelFile& file);
 Result<ModelConfig> phi3_from_gguf(const ModelFile& file);
 Result<ModelConfig> phi3_from_folder(const ModelFile& file);
+Result<ModelConfig> cohere2_from_gguf(const ModelFile& file);
+Result<ModelConfig> cohere2_from_folder(const ModelFile& file);
+Result<ModelConfig> nemotron_from_gguf(const ModelFile& file);
+Result<ModelConfig> nemotron_from_folder(const ModelFile& file);
+Result<ModelConfig> gpt2_from_gguf(const ModelFile& file);
+Result<ModelConfig> gpt2_from_folder(const ModelFile& file);
 Result<ModelConfig> gemma2_from_gguf(const ModelFile& file);
 Result<ModelConfig> gemma2_from_folder(const ModelFile& file);
 Result<ModelConfig> gemma4_from_gguf(const ModelFile& file);

@@ -43,6 +43,7 @@ Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const st
 struct FolderDefaults {
   int64_t n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, trained_context_len = 0;
   double norm_eps = 0.0;
+  std::string_view norm_eps_key = "rms_norm_eps";
   bool tied_embedding = false;
   std::string_view ffn_len_key = "intermediate_size";
   Experts experts = Experts::kRefused;

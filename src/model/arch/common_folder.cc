@@ -44,8 +44,9 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
   ASSIGN_OR_RETURN(config.vocab_size, number(file, prefix + "vocab_size", defaults.vocab_size));
   ASSIGN_OR_RETURN(config.trained_context_len,
                    number(file, prefix + "max_position_embeddings", defaults.trained_context_len));
-  ASSIGN_OR_RETURN(double eps, defaults.norm_eps != 0 ? file.meta_float(prefix + "rms_norm_eps", defaults.norm_eps)
-                                                      : file.meta_float(prefix + "rms_norm_eps"));
+  const std::string eps_key = prefix + std::string(defaults.norm_eps_key);
+  ASSIGN_OR_RETURN(double eps,
+                   defaults.norm_eps != 0 ? file.meta_float(eps_key, defaults.norm_eps) : file.meta_float(eps_key));
   config.norm_eps = static_cast<float>(eps);
   if (layer.n_heads < 1) return invalid("the model has no query heads", prefix + "num_attention_heads");
   int64_t head_len = defaults.head_len;

@@ -83,7 +83,9 @@ Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool in
   TRY(read_for_layers(file, heads, n_blocks, config, &LayerConfig::n_heads));
   TRY(read_for_layers(file, file.has_meta(kv_heads) ? kv_heads : heads, n_blocks, config, &LayerConfig::n_kv_heads));
   ASSIGN_OR_RETURN(config.trained_context_len, file.meta_int(arch + "context_length"));
-  ASSIGN_OR_RETURN(double eps, file.meta_float(arch + "attention.layer_norm_rms_epsilon"));
+  const bool has_means = file.has_meta(arch + "attention.layer_norm_epsilon");  // of norms that subtract them
+  ASSIGN_OR_RETURN(double eps, file.meta_float(arch + (has_means ? "attention.layer_norm_epsilon"
+                                                                 : "attention.layer_norm_rms_epsilon")));
   config.norm_eps = static_cast<float>(eps);
   TRY(read_head_lens(file, arch, config));
   config.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;

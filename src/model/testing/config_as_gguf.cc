@@ -215,7 +215,8 @@ std::vector<TensorSpec> tensors_of_encoder(const ModelConfig& c) {
 
 // Before a tensor's name in the folder that has it.
 std::string folder_prefix(const ModelFile& folder, const std::string& name) {
-  for (const char* prefix : {"model.", "model.language_model.", "language_model.model.", "language_model.", "bert."}) {
+  for (const char* prefix :
+       {"model.", "transformer.", "model.language_model.", "language_model.model.", "language_model.", "bert."}) {
     if (folder.find(prefix + name) != nullptr) return prefix;
   }
   return "";
@@ -227,6 +228,16 @@ Status append(const ModelFile& folder, const std::string& name, std::vector<floa
   out.resize(at + static_cast<size_t>(view.n_elements()));
   dequantise(view, out.data() + at);
   return {};
+}
+
+// [columns, rows] -> [rows, columns].
+std::vector<float> transposed(const std::vector<float>& values, int64_t rows, int64_t columns) {
+  std::vector<float> out(values.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c)
+      out[static_cast<size_t>(r * columns + c)] = values[static_cast<size_t>(c * rows + r)];
+  }
+  return out;
 }
 
 // What the folder has of it: one tensor, one of each expert, or half of the rows of gate and up in one.
@@ -241,7 +252,7 @@ Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture
     if (folder.find(folder_prefix(folder, first) + first) == nullptr) continue;
     const bool each = name.find("{}") != std::string::npos;
     for (int64_t e = 0; e < (each ? dims[0] : 1); ++e) TRY(append(folder, layer_name(name, e), out));
-    return out;
+    return n.transposed ? transposed(out, dims[0], dims[1]) : out;
   }
   const bool is_gate = canonical == "blk.{}.ffn_gate_exps.weight";
   if (!is_gate && canonical != "blk.{}.ffn_up_exps.weight") return invalid(folder.path() + " has no tensor " + missing);
@@ -284,14 +295,20 @@ Metadata metadata_of(const ModelConfig& c) {
   m[arch + "attention.key_length"] = attention->key_len;
   m[arch + "attention.value_length"] = attention->value_len;
   if (is_hybrid) m[arch + "shortconv.l_cache"] = c.first_with(Mixer::kState)->conv_len;
-  m[arch + "attention.layer_norm_rms_epsilon"] = static_cast<double>(c.norm_eps);
+  const bool has_means = c.shape == Shape::kParallel || c.shape == Shape::kGpt;
+  m[arch + (has_means ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon")] =
+      static_cast<double>(c.norm_eps);
   m[arch + "context_length"] = c.trained_context_len;
   m[arch + "vocab_size"] = c.vocab_size;
   if (c.embedding_scale != 1 && c.shape == Shape::kLlama) {
     m[arch + "embedding_scale"] = static_cast<double>(c.embedding_scale);
   }
   if (c.residual_scale != 1) m[arch + "residual_scale"] = static_cast<double>(c.residual_scale);
-  if (c.logit_scale != 1) m[arch + "logit_scale"] = 1.0 / static_cast<double>(c.logit_scale);
+  if (c.shape == Shape::kParallel) {
+    m[arch + "logit_scale"] = static_cast<double>(c.logit_scale);
+  } else if (c.logit_scale != 1) {
+    m[arch + "logit_scale"] = 1.0 / static_cast<double>(c.logit_scale);
+  }
   if (name.starts_with("granite")) m[arch + "attention.scale"] = static_cast<double>(c.layers.front().attention_scale);
   if (c.query_scale != 0) m[arch + "attention.temperature_scale"] = static_cast<double>(c.query_scale);
   put_rope(c, arch, m);
@@ -302,7 +319,8 @@ Metadata metadata_of(const ModelConfig& c) {
     window = std::max<int64_t>(window, layer.window);
   }
   if (window != 0) m[arch + "attention.sliding_window"] = window;
-  if (c.shape == Shape::kPostNorm && window != 0) m[arch + "attention.sliding_window_pattern"] = slides;
+  if ((c.shape == Shape::kPostNorm || c.shape == Shape::kParallel) && window != 0)
+    m[arch + "attention.sliding_window_pattern"] = slides;
   if (name.starts_with("gemma")) {
     m[arch + "attention.sliding_window_pattern"] = slides;
     if (c.shape == Shape::kGemma4) {
@@ -328,6 +346,9 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
   specs.push_back({"token_embd.weight", Kind::kEmbedding, {c.vocab_size, c.width}});
   if (!c.tied_embedding) matrix("output.weight", c.vocab_size, c.width);
   norm(c.architecture.starts_with("lfm2") ? "token_embd_norm.weight" : "output_norm.weight", c.width);
+  if (c.shape == Shape::kGpt) bias("output_norm.bias", c.width);
+  if (c.learned_positions)
+    specs.push_back({"position_embd.weight", Kind::kEmbedding, {c.trained_context_len, c.width}});
   if (c.layer_embedding_len > 0) {
     specs.push_back({"per_layer_token_embd.weight", Kind::kEmbedding, {c.vocab_size, c.layer_embeddings_len}});
     matrix("per_layer_model_proj.weight", c.layer_embeddings_len, c.width);
@@ -338,7 +359,9 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
     const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
     const bool owns_cache = layer.kv_owner == kOwnCache;
     if (c.shape != Shape::kPostNorm) norm(p + "attn_norm.weight", c.width);
-    if (c.shape != Shape::kPostNorm) norm(p + "ffn_norm.weight", c.width);
+    if (c.shape != Shape::kPostNorm && c.shape != Shape::kParallel) norm(p + "ffn_norm.weight", c.width);
+    if (c.shape == Shape::kGpt) bias(p + "attn_norm.bias", c.width);
+    if (c.shape == Shape::kGpt) bias(p + "ffn_norm.bias", c.width);
     if (layer.mixer == Mixer::kState) {
       add_recurrent(c, layer, p, specs);
     } else if (c.fused_qkv) {
@@ -349,7 +372,12 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
       if (owns_cache && !layer.value_is_key) matrix(p + "attn_v.weight", layer.v_len(), c.width);
     }
     const bool attends = layer.mixer == Mixer::kAttention;
-    if (attends && c.qkv_bias) {
+    if (c.attention_output_bias) bias(p + "attn_output.bias", c.width);
+    if (c.ffn_bias) bias(p + "ffn_up.bias", layer.ffn_len);
+    if (c.ffn_bias) bias(p + "ffn_down.bias", c.width);
+    if (attends && c.qkv_bias && c.fused_qkv) {
+      bias(p + "attn_qkv.bias", layer.q_len() + layer.k_len() + layer.v_len());
+    } else if (attends && c.qkv_bias) {
       bias(p + "attn_q.bias", layer.q_len());
       if (owns_cache) bias(p + "attn_k.bias", layer.k_len());
       if (owns_cache) bias(p + "attn_v.bias", layer.v_len());
@@ -363,6 +391,8 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
     if (layer.n_experts > 0) add_experts(c, layer, p, specs);
     if (is_dense && c.fused_gate_up) {
       matrix(p + "ffn_up.weight", 2 * layer.ffn_len, c.width);
+    } else if (is_dense && c.shape == Shape::kGpt) {
+      matrix(p + "ffn_up.weight", layer.ffn_len, c.width);
     } else if (is_dense) {
       matrix(p + "ffn_gate.weight", layer.ffn_len, c.width);
       matrix(p + "ffn_up.weight", layer.ffn_len, c.width);

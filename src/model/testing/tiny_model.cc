@@ -13,8 +13,9 @@
 namespace ibid::testing {
 namespace {
 
-constexpr std::array<std::string_view, 11> kArchitectures = {
-    "llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "qwen3moe", "qwen2moe", "glm4moe", "lfm2"};
+constexpr std::array<std::string_view, 18> kArchitectures = {
+    "llama",   "mistral", "qwen2",      "qwen3", "smollm3", "phi3", "gemma3",  "qwen3moe", "qwen2moe",
+    "glm4moe", "lfm2",    "ministral3", "olmo3", "gemma4",  "glm4", "cohere2", "nemotron", "gpt2"};
 constexpr std::array<DType, 16> kDTypes = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
                                            DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
                                            DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
@@ -245,11 +246,13 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   ModelConfig c;
   LayerConfig layer;
   c.architecture = a;
-  c.shape = a == "gemma3" || a == "glm4" ? Shape::kGemma
-            : a == "olmo3"               ? Shape::kPostNorm
-            : a == "gemma4"              ? Shape::kGemma4
-                                         : Shape::kLlama;
-  const bool has_kinds = a == "smollm3" || a == "gemma3" || a == "olmo3";
+  c.shape = a == "gemma3" || a == "glm4"     ? Shape::kGemma
+            : a == "olmo3"                   ? Shape::kPostNorm
+            : a == "gemma4"                  ? Shape::kGemma4
+            : a == "cohere2"                 ? Shape::kParallel
+            : a == "nemotron" || a == "gpt2" ? Shape::kGpt
+                                             : Shape::kLlama;
+  const bool has_kinds = a == "smollm3" || a == "gemma3" || a == "olmo3" || a == "cohere2";
   c.n_layers = o.n_layers != 0                  ? o.n_layers
                : a == "gemma4"                  ? 5
                : has_kinds                      ? 4
@@ -274,11 +277,12 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   c.qkv_bias = a.starts_with("qwen2") || a.starts_with("glm4");
   c.qk_norm = a.starts_with("qwen3") || a.starts_with("gemma") || a == "glm4moe" || a == "olmo3" || a == "lfm2";
   c.qk_norm_whole = a == "olmo3";
-  c.fused_qkv = a == "phi3";
+  c.fused_qkv = a == "phi3" || a == "gpt2";
   c.fused_gate_up = a == "phi3" || a == "glm4";
-  c.tied_embedding = a == "qwen2" || a == "smollm3" || a.starts_with("gemma") || a == "lfm2";
+  c.tied_embedding =
+      a == "qwen2" || a == "smollm3" || a.starts_with("gemma") || a == "lfm2" || a == "cohere2" || a == "gpt2";
   c.layers.assign(static_cast<size_t>(c.n_layers), layer);
-  const int n_pairs = static_cast<int>(layer.key_len / (a.starts_with("glm4") ? 4 : 2));
+  const int n_pairs = static_cast<int>(layer.key_len / (a.starts_with("glm4") || a == "nemotron" ? 4 : 2));
   const RopeScaling scaling = a == "phi3"                         ? RopeScaling::kLongrope
                               : a == "ministral3" || a == "olmo3" ? RopeScaling::kYarn
                                                                   : o.scaling;
@@ -292,6 +296,23 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   }
   if (a.ends_with("moe")) put_experts(c, wide);
   if (a == "gemma4") put_gemma4(c, o.window, wide);
+  if (a == "cohere2") {
+    c.logit_scale = 0.25f;
+    for (size_t l = 0; l < c.layers.size(); ++l) {
+      c.layers[l].window = l % 4 == 3 ? 0 : o.window;
+      c.layers[l].rope = l % 4 == 3 ? kNoRope : 0;
+    }
+  }
+  if (a == "nemotron") c.activation = FfnActivation::kRelu2;
+  if (a == "gpt2") {
+    c.activation = FfnActivation::kGeluTanh;
+    c.qkv_bias = c.attention_output_bias = c.ffn_bias = c.learned_positions = true;
+    c.ropes.clear();
+    for (LayerConfig& of : c.layers) {
+      of.rope = kNoRope;
+      of.n_kv_heads = of.n_heads;
+    }
+  }
   if (a == "ministral3") {
     c.ropes[0].magnitude = 1.0;
     c.query_scale = 0.1f;
