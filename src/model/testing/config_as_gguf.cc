@@ -459,7 +459,7 @@ Result<ModelFile> as_gguf(const ModelFile& folder) {
       layer = std::stoll(pattern.substr(4, end - 4));
       pattern = "blk.{}" + pattern.substr(end);
     }
-    if (pattern == "token_embd_norm.weight") pattern = "output_norm.weight";
+    if (pattern == "token_embd_norm.weight" && !config.is_encoder()) pattern = "output_norm.weight";
     ASSIGN_OR_RETURN(std::vector<float> values, values_of(folder, *architecture, pattern, layer, spec.dims));
     if (spec.kind == TensorSpec::Kind::kNorm) {
       for (float& v : values) v += config.norm_offset;
