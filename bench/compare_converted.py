@@ -26,6 +26,7 @@ KNOWN = {
     "gemma3": "its converter reads a tokenizer", "mistral": "GGUF's llama has no windows",
     "qwen3moe": "GGUF's qwen3moe has no dense layers",
     "ernie4_5_moe": "its shared width is taken from the number of key/value heads",
+    "lfm2moe": "GGUF has no scale of its experts",
     "hunyuan_moe": "its converter needs a key that transformers does not write",
 }
 
@@ -45,7 +46,7 @@ def convert(llama_cpp, folder, out):
     import torch
     hparams = ModelBase.load_hparams(folder, False)
     cls = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
-    cls = type(cls.__name__, (cls,), {"set_vocab": numbers_as_vocabulary, "model_arch": cls.model_arch})
+    cls = type(cls.__name__, (cls,), {"set_vocab": numbers_as_vocabulary, "model_arch": cls.model_arch, "no_mtp": True})
     with torch.inference_mode():
         cls(folder, gguf.LlamaFileType.ALL_F32, out).write()
 

@@ -22,7 +22,9 @@ from transformers import (Dots1Config, Dots1ForCausalLM, Ernie4_5_MoeConfig, Ern
                           Lfm2MoeForCausalLM, LlamaConfig, LlamaForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig,
                           OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
+                          Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3_5Config, Qwen3_5ForCausalLM,
+                          Qwen3_5ForConditionalGeneration, Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig,
+                          Qwen3_5TextConfig, Qwen3NextConfig, Qwen3NextForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
                           Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
 from transformers import (Cohere2Config, Cohere2ForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, Gemma2Config,
                           Gemma2ForCausalLM, Gemma4ForCausalLM, Gemma4TextConfig, Glm4Config, Glm4ForCausalLM,
@@ -54,6 +56,13 @@ def gemma4(num_hidden_layers, **changes):
 
 LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.05, 1.1, 1.4],
                 long_factor=[1.1, 1.7, 3.1, 4.5])
+DELTA_NET = dict(num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6,
+                 linear_key_head_dim=8, linear_value_head_dim=12,
+                 layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"])
+DELTA_NET_EXPERTS = dict(moe_intermediate_size=24, shared_expert_intermediate_size=40, num_experts=10,
+                         num_experts_per_tok=3)
+VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, patch_size=4, spatial_merge_size=2,
+              temporal_patch_size=2, out_hidden_size=32, num_position_embeddings=16)
 # name -> (configuration, model, token counts of the golden files)
 MODELS = {
     "llama": (LlamaConfig(**base(rope_theta=10000.0)), LlamaForCausalLM, {"": 24}),
@@ -164,6 +173,14 @@ MODELS = {
         num_hidden_layers=4, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1,
         enable_moe_block=True, num_experts=10, top_k_experts=3, moe_intermediate_size=24)),
         Gemma4ForCausalLM, {"": 40}),
+    # Prompts longer than the original's pieces of 64, and no multiple.
+    "qwen3next": (Qwen3NextConfig(**base(
+        **DELTA_NET, **DELTA_NET_EXPERTS)), Qwen3NextForCausalLM, {"": 70}),
+    "qwen35": (Qwen3_5TextConfig(**base(**DELTA_NET)), Qwen3_5ForCausalLM, {"": 70}),
+    "qwen35moe": (Qwen3_5MoeTextConfig(**base(**{**DELTA_NET, "linear_num_value_heads": 4}, **DELTA_NET_EXPERTS)),
+                  Qwen3_5MoeForCausalLM, {"": 24}),
+    "qwen35_vl": (Qwen3_5Config(text_config=base(**DELTA_NET), vision_config=VISION),
+                  Qwen3_5ForConditionalGeneration, {"": 24}),
 }
 # Those whose golden files have no greedy tokens.
 WITHOUT_GREEDY = ("llama", "llama_tied", "llama3_rope", "linear_rope", "mistral", "qwen2", "qwen3", "yarn", "smollm3",
@@ -179,12 +196,18 @@ def randomise(model, seed):
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
+            if ".visual." in name:
+                continue  # stays unread
             noise = torch.randn(p.shape, generator=g)
             if name.endswith("e_score_correction_bias"):  # ernie's, beside scores that add up to 1
                 p.copy_(0.1 * noise)
             elif name.endswith("norm.weight"):
-                centre = 0.0 if model.config.model_type in ("gemma2", "gemma3_text", "nemotron") else 1.0
+                zero_centred = model.config.model_type in ("gemma2", "gemma3_text", "nemotron")
+                zero_centred |= model.config.model_type.startswith(("qwen3_next", "qwen3_5"))
+                centre = 0.0 if zero_centred and not name.endswith("linear_attn.norm.weight") else 1.0
                 p.copy_(centre + 0.2 * noise)
+            elif name.endswith("A_log"):
+                p.copy_(torch.log(0.1 + 3.9 * torch.rand(p.shape, generator=g)))
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
             elif "wte" in name or "wpe" in name:
@@ -295,7 +318,10 @@ class Recorder:
         post_norm = not hasattr(layer, "input_layernorm")
         if not post_norm:
             self.on(layer.input_layernorm, p + "attn_norm")
-        self.on(layer.self_attn.o_proj, p + "attn_out")
+        if hasattr(layer, "linear_attn"):
+            self.before(layer.linear_attn.out_proj, p + "mixed")
+        mixer = layer.linear_attn.out_proj if hasattr(layer, "linear_attn") else layer.self_attn.o_proj
+        self.on(mixer, p + "attn_out")
         if hasattr(layer, "post_self_attn_layernorm"):  # glm
             self.on(layer.post_self_attn_layernorm, p + "post_attn_norm")
             self.on(layer.post_attention_layernorm, p + "ffn_norm")

@@ -61,7 +61,13 @@ void print_recurrent(const ModelConfig& c) {
   const LayerConfig* of = c.first_with(Mixer::kState);
   if (of == nullptr) return;
   const auto n = std::ranges::count(c.layers, Mixer::kState, &LayerConfig::mixer);
-  line("recurrent", "{} layers, short convolutions of {} taps", n, of->conv_len);
+  if (of->recurrence == Recurrence::kDeltaNet) {
+    const DeltaHeads& heads = of->delta;
+    line("recurrent", "{} layers, gated delta nets of {} key heads of {} and {} value heads of {}", n,
+         heads.n_key_heads, heads.key_len, heads.n_value_heads, heads.value_len);
+  } else {
+    line("recurrent", "{} layers, short convolutions of {} taps", n, of->conv_len);
+  }
   line("", "{} of state a sequence", bytes_text(static_cast<uint64_t>(state_layout(c).slot_bytes())));
 }
 

@@ -77,9 +77,16 @@ bool is_matrix(const TensorInfo& t) {
          t.name.ends_with(".weight") && t.name.find("norm") == std::string::npos && !is_float;
 }
 
-Result<Plan> plan_of(const TensorInfo& t, const RequantiseOptions& o, bool tied) {
+// Whether its rows are those of a delta net, whose q, k and v lie in one and have no key/value heads of attention.
+bool is_of_delta_net(const ModelFile& from, const TensorInfo& t) {
+  const size_t at = t.name.rfind("attn_qkv.");
+  return at != std::string::npos && from.find(t.name.substr(0, at) + "ssm_conv1d.weight") != nullptr;
+}
+
+Result<Plan> plan_of(const ModelFile& from, const TensorInfo& t, const RequantiseOptions& o, bool tied) {
   const TensorView& v = t.view;
-  Plan plan{.from = &t, .dtype = v.dtype, .wished = v.dtype, .pools = pools_of(t, o), .dims = {}};
+  Plan plan{.from = &t, .dtype = v.dtype, .wished = v.dtype, .pools = {}, .dims = {}};
+  if (!is_of_delta_net(from, t)) plan.pools = pools_of(t, o);
   plan.dims.assign(v.dim.begin(), v.dim.begin() + v.rank);
   if (is_matrix(t)) {
     const MixedMatrix matrix = {
@@ -208,7 +215,7 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
   const bool tied = from.find("output.weight") == nullptr;
   std::vector<Plan> plans;
   for (const TensorInfo& t : from.tensors()) {
-    ASSIGN_OR_RETURN(Plan plan, plan_of(t, options, tied));
+    ASSIGN_OR_RETURN(Plan plan, plan_of(from, t, options, tied));
     plans.push_back(std::move(plan));
   }
   uint64_t all = 0, done = 0;

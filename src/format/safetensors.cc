@@ -53,13 +53,16 @@ Status read_entry(const MappedFile& file, const std::string& name, const Json& e
                        name);
   }
   const Json::Array& dims = *shape->array();
-  if (dims.size() > TensorView::kMaxRank) {
+  constexpr size_t kMaxDims = 8;
+  if (dims.size() > kMaxDims) {
     return unsupported(
-        file.path() + ": " + tensor + " has " + std::to_string(dims.size()) + " dimensions; 4 are the most", name);
+        file.path() + ": " + tensor + " has " + std::to_string(dims.size()) + " dimensions; 8 are the most", name);
   }
+  // Of a tensor of more (a vision tower's) the first ones are read as one.
+  const size_t n_folded = dims.size() - std::min<size_t>(dims.size(), TensorView::kMaxRank);
   info.name = name;
   info.view.dtype = *known;
-  info.view.rank = std::max(1, static_cast<int>(dims.size()));  // a single number is read as [1]
+  info.view.rank = std::max(1, static_cast<int>(dims.size() - n_folded));  // a single number is read as [1]
   uint64_t n_bytes = static_cast<uint64_t>(traits(*known).block_bytes);
   for (size_t i = 0; i < dims.size(); ++i) {
     uint64_t dim = 0;
@@ -68,7 +71,7 @@ Status read_entry(const MappedFile& file, const std::string& name, const Json& e
     if (!multiply(n_bytes, dim, n_bytes) || n_bytes > std::numeric_limits<int64_t>::max()) {
       return bad(file, tensor + " has more than 2^63 bytes");
     }
-    info.view.dim[i] = static_cast<int64_t>(dim);
+    info.view.dim[i < n_folded ? 0 : i - n_folded] *= static_cast<int64_t>(dim);
   }
   if (n_bytes != place.end - place.begin) {
     return bad(file, tensor + " has " + std::to_string(place.end - place.begin) +

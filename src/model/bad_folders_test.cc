@@ -573,5 +573,56 @@ TEST(ModelConfig, EveryBadFolderWithStatesIsRefusedByASentence) {
   }
 }
 
+// Of qwen3_5_text, every fourth layer of which attends.
+const std::vector<Bad>& bad_delta_nets_of_folders() {
+  static const std::vector<Bad> cases = {
+      {"no key heads", [](auto& p) { set(p, "linear_num_key_heads", int64_t{0}); }, "linear_num_key_heads"},
+      {"2^50 value heads", [](auto& p) { set(p, "linear_num_value_heads", int64_t{1} << 50); },
+       "linear_num_value_heads"},
+      {"keys of minus one number", [](auto& p) { set(p, "linear_key_head_dim", int64_t{-1}); }, "linear_key_head_dim"},
+      {"values of 2000 numbers", [](auto& p) { set(p, "linear_value_head_dim", int64_t{2000}); },
+       "size of a value head"},
+      {"heads that do not part", [](auto& p) { set(p, "linear_num_value_heads", int64_t{7}); },
+       "must be a multiple of the second"},
+      {"2^60 taps", [](auto& p) { set(p, "linear_conv_kernel_dim", int64_t{1} << 60); }, "linear_conv_kernel_dim"},
+      {"65 taps", [](auto& p) { set(p, "linear_conv_kernel_dim", int64_t{65}); }, "65 taps"},
+      {"attention in every zeroth layer", [](auto& p) { set(p, "full_attention_interval", int64_t{0}); },
+       "every 0th layer"},
+      {"an unknown kind of layer",
+       [](auto& p) { set(p, "layer_types", std::vector<std::string>(8, "sliding_attention")); }, "sliding_attention"},
+      {"kinds of other than its layers",
+       [](auto& p) { set(p, "layer_types", std::vector<std::string>{"linear_attention"}); },
+       "1 layer types for 8 layers"},
+      {"biases", [](auto& p) { set(p, "attention_bias", true); }, "attention_bias"},
+      {"another activation", [](auto& p) { set(p, "hidden_act", std::string("gelu")); }, "gelu"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadFolderWithDeltaNetsIsRefusedByASentence) {
+  const auto parts_of = [] {
+    ModelFile::Parts parts = folder_parts("qwen3_5_text");
+    set(parts, "linear_num_key_heads", int64_t{2});
+    set(parts, "linear_num_value_heads", int64_t{6});
+    set(parts, "linear_key_head_dim", int64_t{16});
+    set(parts, "linear_value_head_dim", int64_t{8});
+    set(parts, "linear_conv_kernel_dim", int64_t{4});
+    return parts;
+  };
+  const Result<ModelConfig> good = read(parts_of());
+  ASSERT_TRUE(good.ok()) << good.error().message;
+  for (size_t l = 0; l < 8; ++l) EXPECT_EQ(good->layers[l].mixer, l % 4 == 3 ? Mixer::kAttention : Mixer::kState) << l;
+  EXPECT_EQ(good->layers[0].state_len, 3 * (2 * 2 * 16 + 6 * 8) + 6 * 16 * 8);
+  EXPECT_EQ(good->layers[3].key_len, 256);
+  EXPECT_EQ(good->ropes[0].n_pairs, 32) << "a quarter of a head turns";
+  for (const Bad& bad : bad_delta_nets_of_folders()) {
+    ModelFile::Parts parts = parts_of();
+    bad.change(parts);
+    const Result<ModelConfig> config = read(std::move(parts));
+    ASSERT_FALSE(config.ok()) << bad.what;
+    EXPECT_NE(config.error().message.find(bad.says), std::string::npos) << bad.what << ": " << config.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace ibid

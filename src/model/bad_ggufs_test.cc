@@ -281,6 +281,69 @@ const std::vector<Bad>& bad_states_of_ggufs() {
   return cases;
 }
 
+// Of qwen35: gated delta nets of two key heads of 16 and four value heads of 24, and gated attention.
+const std::vector<Bad>& bad_delta_nets_of_ggufs() {
+  static const std::vector<Bad> cases = {
+      {"no key heads", [](auto& p) { set(p, "qwen35.ssm.group_count", int64_t{0}); }, "ssm.group_count"},
+      {"2^40 value heads", [](auto& p) { set(p, "qwen35.ssm.time_step_rank", int64_t{1} << 40); },
+       "ssm.time_step_rank"},
+      {"key heads that do not part the value heads", [](auto& p) { set(p, "qwen35.ssm.group_count", int64_t{3}); },
+       "must be a multiple of the second"},
+      {"more key heads than value heads", [](auto& p) { set(p, "qwen35.ssm.group_count", int64_t{8}); },
+       "must be a multiple of the second"},
+      {"outputs that do not part into heads", [](auto& p) { set(p, "qwen35.ssm.inner_size", int64_t{97}); },
+       "outputs of 97 for 4 heads"},
+      {"keys of zero numbers", [](auto& p) { set(p, "qwen35.ssm.state_size", int64_t{0}); }, "ssm.state_size"},
+      {"keys of 2^50 numbers", [](auto& p) { set(p, "qwen35.ssm.state_size", int64_t{1} << 50); }, "ssm.state_size"},
+      {"keys of 2000 numbers", [](auto& p) { set(p, "qwen35.ssm.state_size", int64_t{2000}); }, "size of a key head"},
+      {"values of 2000 numbers", [](auto& p) { set(p, "qwen35.ssm.inner_size", int64_t{8000}); },
+       "size of a value head"},
+      {"keys of another length", [](auto& p) { set(p, "qwen35.ssm.state_size", int64_t{24}); }, "blk.0.attn_qkv"},
+      {"one tap", [](auto& p) { set(p, "qwen35.ssm.conv_kernel", int64_t{1}); }, "1 taps"},
+      {"other taps", [](auto& p) { set(p, "qwen35.ssm.conv_kernel", int64_t{3}); }, "ssm_conv1d"},
+      {"kinds of fewer layers",
+       [](auto& p) {
+         set(p, "qwen35.attention.recurrent_layers", std::vector<int64_t>{1, 0});
+       },
+       "2 values for 3 layers"},
+      {"attention in every zeroth layer",
+       [](auto& p) {
+         p.metadata.erase("qwen35.attention.recurrent_layers");
+         set(p, "qwen35.full_attention_interval", int64_t{0});
+       },
+       "every 0th layer"},
+      {"attention where the tensors have none",
+       [](auto& p) {
+         set(p, "qwen35.attention.recurrent_layers", std::vector<int64_t>{0, 0, 1});
+       },
+       "blk.0.attn_q"},
+      {"values longer than keys in attention", [](auto& p) { set(p, "qwen35.attention.value_length", int64_t{24}); },
+       "gate of attention"},
+      {"a query without a gate", [](auto& p) { resize_dim(p, "blk.1.attn_q.weight", 0, 96); }, "[96, 96]"},
+      {"no decay", [](auto& p) { drop(p, "blk.2.ssm_a"); }, "blk.2.ssm_a"},
+      {"a decay of integers", [](auto& p) { tensor(p, "blk.2.ssm_a").view.dtype = DType::kI32; }, "I32"},
+      {"two projections for one",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "blk.0.ssm_beta.weight");
+         extra.name = "blk.0.ssm_ba.weight";
+         p.tensors.push_back(extra);
+       },
+       "blk.0.ssm_ba.weight"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadGgufWithDeltaNetsIsRefusedByASentence) {
+  for (const std::string_view architecture : {"qwen35", "qwen3next"})
+    EXPECT_EQ(load_error(tiny_parts({.architecture = architecture})), "") << architecture;
+  for (const Bad& bad : bad_delta_nets_of_ggufs()) {
+    ModelFile::Parts parts = tiny_parts({.architecture = "qwen35"});
+    bad.change(parts);
+    const std::string error = load_error(std::move(parts));
+    EXPECT_NE(error.find(bad.says), std::string::npos) << bad.what << ": " << error;
+  }
+}
+
 TEST(ModelConfig, EveryBadGgufWithStatesIsRefusedByASentence) {
   EXPECT_EQ(load_error(tiny_parts({.architecture = "lfm2"})), "");
   for (const Bad& bad : bad_states_of_ggufs()) {

@@ -18,7 +18,8 @@ constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxPairs = kMaxHeadLen / 2;
 constexpr int64_t kMaxContext = int64_t{1} << 28;
-constexpr int64_t kMaxTaps = 64;  // of a convolution over time
+constexpr int64_t kMaxStateLen = 1024;  // rows and columns of a delta net's matrix
+constexpr int64_t kMaxTaps = 64;        // of a convolution over time
 constexpr int64_t kMaxTokenTypes = 65536;
 constexpr double kMinFactor = 1e-6, kMaxFactor = 1e6;  // of angles, which must stay numbers
 
@@ -140,6 +141,15 @@ Status validate_recurrent(const ModelConfig& config, const LayerConfig& layer, c
                    " taps; expected 2 to " + std::to_string(kMaxTaps));
   }
   TRY(in_range("number of channels of its convolution over time" + of, layer.conv_channels, kMaxWidth));
+  if (layer.recurrence == Recurrence::kDeltaNet) {
+    const DeltaHeads& heads = layer.delta;
+    TRY(in_range("number of value heads" + of, heads.n_value_heads, kMaxHeads));
+    TRY(in_range("number of key heads" + of, heads.n_key_heads, heads.n_value_heads));
+    TRY(in_range("size of a key head" + of, heads.key_len, kMaxStateLen));
+    TRY(in_range("size of a value head" + of, heads.value_len, kMaxStateLen));
+    TRY(in_range("width of all value heads together" + of, heads.v_len(), kMaxWidth));
+    CHECK(heads.n_value_heads % heads.n_key_heads == 0 && layer.conv_channels == heads.qkv_len(), "its parts fit");
+  }
   CHECK(layer.n_heads == 0 && layer.n_kv_heads == 0 && layer.kv_owner == kOwnCache, "no heads of attention");
   CHECK(layer.recurrence != Recurrence::kShortConv || layer.conv_channels == config.width, "it runs over the stream");
   CHECK(layer.state_len == layer.conv_state_len() + layer.delta.state_len(), "what its parts keep");
@@ -250,6 +260,11 @@ int64_t norms_of(Shape shape) {
 
 int64_t mixer_parameters(const ModelConfig& c, const LayerConfig& l) {
   if (l.recurrence == Recurrence::kShortConv) return (4 * c.width + l.conv_len) * l.conv_channels;
+  if (l.recurrence == Recurrence::kDeltaNet) {
+    const DeltaHeads& d = l.delta;
+    return (d.qkv_len() + 2 * d.v_len() + 2 * d.n_value_heads) * c.width + l.conv_len * l.conv_channels +
+           2 * d.n_value_heads + d.value_len;
+  }
   return ((c.attention_gate ? 2 : 1) * l.q_len() + l.attention_len()) * c.width;
 }
 
@@ -324,6 +339,11 @@ Status validate(const ModelConfig& config) {
                          " wide together, as its texts are");
     if (config.n_token_types != 0) TRY(in_range("number of token types", config.n_token_types, kMaxTokenTypes));
     if (config.n_labels != 0) TRY(in_range("number of labels", config.n_labels, config.vocab_size));
+  }
+  for (const LayerConfig& layer : config.layers) {
+    if (config.attention_gate && (layer.key_len != layer.value_len || config.fused_qkv))
+      return unsupported(
+          "a gate of attention's output whose heads are not as long as its keys, or with a fused q, k, v");
   }
   if (config.qk_norm && config.fused_qkv) return unsupported("a model with a fused q, k, v and norms of q and k");
   for (const RopeConfig& rope : config.ropes) TRY(validate_rope(rope, config));

@@ -31,7 +31,14 @@ Status LlamaModel::load_weights(WeightLoader& w) {
 
 Status LlamaModel::load_mixer(WeightLoader& w, int64_t l, Layer& out) const {
   const LayerConfig& layer = config_.layers[static_cast<size_t>(l)];
-  if (layer.mixer == Mixer::kState) return load_short_conv(w, config_, l, out.short_conv);
+  switch (layer.recurrence) {
+    case Recurrence::kShortConv:
+      return load_short_conv(w, config_, l, out.short_conv);
+    case Recurrence::kDeltaNet:
+      return load_delta_net(w, config_, l, out.delta_net);
+    case Recurrence::kNone:
+      break;
+  }
   return load_attention(w, config_, l, out.attention);
 }
 
@@ -48,6 +55,21 @@ std::unique_ptr<Model> LlamaModel::part(Parts parts, std::span<const int32_t> ke
   return model;
 }
 
+const Linear& LlamaModel::run_mixer(Pass& p, const Layer& w, int l) {
+  switch (p.layer(l).recurrence) {
+    case Recurrence::kShortConv:
+      short_conv_block(p, w.short_conv, p.t.h, l);
+      return w.short_conv.output;
+    case Recurrence::kDeltaNet:
+      delta_net_block(p, w.delta_net, p.t.h, l);
+      return w.delta_net.output;
+    case Recurrence::kNone:
+      break;
+  }
+  attention_block(p, w.attention, p.t.h, l);
+  return w.attention.output;
+}
+
 void LlamaModel::run(Pass& p) {
   const Scratch& t = p.t;
   const float eps = p.config.norm_eps;
@@ -57,14 +79,9 @@ void LlamaModel::run(Pass& p) {
     const Layer& w = layers_[static_cast<size_t>(l)];
     begin_layer(p, l);
     p.seen("attn_norm", l, t.h);
-    const bool is_recurrent = p.layer(l).mixer == Mixer::kState;
-    if (is_recurrent) {
-      short_conv_block(p, w.short_conv, t.h, l);
-    } else {
-      attention_block(p, w.attention, t.h, l);
-    }
+    const Linear& output = run_mixer(p, w, l);
     if (!keep_wanted_rows(p, l)) return;
-    mixer_output(p, is_recurrent ? w.short_conv.output : w.attention.output, l);
+    mixer_output(p, output, l);
     if (p.config.residual_scale != 1) ops::scale(p.s, t.out, p.config.residual_scale);
     ops::add_rms_norm(p.s, t.h, t.x, t.out, w.ffn_norm, eps);
     p.seen("ffn_norm", l, t.h);

@@ -1,12 +1,13 @@
 // The llama shape: pre-norm blocks, rotary attention over grouped heads or a recurrent mixer in its place, a gated
 // feed-forward with SiLU, of which a layer has one or many (experts).
-// llama, mistral, smollm, qwen2, qwen3, smollm3, phi-3, lfm2.
+// llama, mistral, smollm, qwen2, qwen3, smollm3, phi-3, lfm2, qwen3next, qwen3.5.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "model/blocks.h"
+#include "model/delta_net.h"
 #include "model/model.h"
 #include "model/moe.h"
 #include "model/short_conv.h"
@@ -24,6 +25,7 @@ class LlamaModel final : public Model {
     TensorView next_norm;            // [C] attn_norm of the next layer; of the last one: the final norm
     AttentionWeights attention;
     ShortConvWeights short_conv;  // of a layer with such a mixer, which has no attention
+    DeltaNetWeights delta_net;    // likewise
     FfnWeights ffn;               // of a layer without experts
     MoeWeights experts;           // of one with experts
   };
@@ -33,6 +35,8 @@ class LlamaModel final : public Model {
   Status load_mixer(WeightLoader& loader, int64_t layer, Layer& out) const;
   std::unique_ptr<Model> part(Parts parts, std::span<const int32_t> kept) const override;
   void link_norms();
+  // t.h -> t.attention, by the layer's mixer; its last product.
+  static const Linear& run_mixer(Pass& p, const Layer& w, int l);
   void run(Pass& p) override;
 
   VocabularyWeights vocabulary_;

@@ -24,7 +24,8 @@ std::shared_ptr<const ModelFile> silenced(const ModelFile& file, const std::vect
       const std::string layer = "blk." + std::to_string(l) + ".";
       const bool scales = t.name == layer + "layer_output_scale.weight";  // all that there is
       const bool adds = t.name.starts_with(layer + "attn_output.") || t.name.starts_with(layer + "ffn_down") ||
-                        t.name == layer + "proj.weight" || t.name == layer + "shortconv.out_proj.weight";
+                        t.name == layer + "proj.weight" || t.name == layer + "shortconv.out_proj.weight" ||
+                        t.name == layer + "ssm_out.weight";
       if (!adds && !scales) continue;
       parts.copies.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(t.bytes())));
       const float one = 1.0f;

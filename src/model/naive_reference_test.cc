@@ -36,6 +36,7 @@ class NaiveLlama {
     if (const auto norm = weights_.find("token_embd_norm.weight"); norm != weights_.end())
       weights_["output_norm.weight"] = norm->second;  // lfm2's
     inputs_.resize(static_cast<size_t>(c_.n_layers));
+    states_.resize(static_cast<size_t>(c_.n_layers));
     keys_.resize(static_cast<size_t>(c_.n_layers));
     values_.resize(static_cast<size_t>(c_.n_layers));
   }
@@ -51,8 +52,8 @@ class NaiveLlama {
       const std::string p = "blk." + std::to_string(numbers_[l]) + ".";
       const LayerConfig& layer = c_.layers[l];
       const Row h = norm(x, weights_.at(p + "attn_norm.weight"));
-      add(x, layer.mixer == Mixer::kState ? convolved(p, l, h) : attended(p, l, h));
-      const Row f = norm(x, weights_.at(p + "ffn_norm.weight"));
+      add(x, mixed(p, l, h));
+      const Row f = norm(x, weights_.at(p + (c_.attention_gate ? "post_attention_norm" : "ffn_norm") + ".weight"));
       add(x, layer.n_experts > 0 ? mixture(p, layer, f) : gated(p + "ffn_", ".weight", 0, layer.ffn_len, f));
       if (hidden != nullptr) hidden->push_back(x);
     }
@@ -63,9 +64,24 @@ class NaiveLlama {
   size_t cached(size_t layer) const { return keys_[layer].size(); }
 
  private:
+  Row mixed(const std::string& p, size_t l, const Row& h) {
+    const Recurrence kind = c_.layers[l].recurrence;
+    return kind == Recurrence::kShortConv  ? convolved(p, l, h)
+           : kind == Recurrence::kDeltaNet ? through_delta_net(p, l, h)
+                                           : attended(p, l, h);
+  }
   Row attended(const std::string& p, size_t l, const Row& h) {
     const LayerConfig& layer = c_.layers[l];
-    Row q = projected(p + "attn_q", h);
+    Row q = projected(p + "attn_q", h), gate;
+    if (c_.attention_gate) {  // D values of each head, then D of its gate
+      const auto D = static_cast<std::ptrdiff_t>(layer.key_len);
+      const Row both = std::move(q);
+      q.clear();
+      for (auto at = both.begin(); at != both.end(); at += 2 * D) {
+        q.insert(q.end(), at, at + D);
+        gate.insert(gate.end(), at + D, at + 2 * D);
+      }
+    }
     norm_heads(q, p + "attn_q_norm.weight");
     turn(q, layer, n_tokens_);
     for (double& v : q) v *= query_factor();
@@ -78,20 +94,69 @@ class NaiveLlama {
       keys_[l].push_back(k);
       values_[l].push_back(v);
     }
-    return times(p + "attn_output.weight", attend(q, l));
+    Row out = attend(q, l);
+    for (size_t i = 0; i < gate.size(); ++i) out[i] /= 1 + std::exp(-gate[i]);
+    return times(p + "attn_output.weight", out);
+  }
+  // The last inputs, each by its tap.
+  static Row convolve(const Row& taps, const std::vector<Row>& inputs) {
+    const size_t C = inputs.back().size(), L = taps.size() / C;
+    Row out(C);
+    for (size_t back = 0; back < std::min(L, inputs.size()); ++back) {
+      for (size_t c = 0; c < C; ++c) out[c] += taps[c * L + L - 1 - back] * inputs[inputs.size() - 1 - back][c];
+    }
+    return out;
+  }
+  Row through_delta_net(const std::string& p, size_t l, const Row& h) {
+    const DeltaHeads& heads = c_.layers[l].delta;
+    const auto Hk = static_cast<size_t>(heads.n_key_heads), Hv = static_cast<size_t>(heads.n_value_heads),
+               Dk = static_cast<size_t>(heads.key_len), Dv = static_cast<size_t>(heads.value_len), r = Hv / Hk;
+    inputs_[l].push_back(times(p + "attn_qkv.weight", h));
+    Row qkv = convolve(weights_.at(p + "ssm_conv1d.weight"), inputs_[l]);
+    for (double& v : qkv) v /= 1 + std::exp(-v);
+    Row b(Hv), a(Hv);
+    if (weights_.contains(p + "ssm_ba.weight")) {  // r values of each key head, b before a
+      const Row ba = times(p + "ssm_ba.weight", h);
+      for (size_t i = 0; i < Hv; ++i) b[i] = ba[i / r * 2 * r + i % r], a[i] = ba[i / r * 2 * r + r + i % r];
+    } else {
+      b = times(p + "ssm_beta.weight", h), a = times(p + "ssm_alpha.weight", h);
+    }
+    const Row z = times(p + "attn_gate.weight", h), &weight = weights_.at(p + "ssm_norm.weight");
+    if (states_[l].empty()) states_[l].resize(Hv * Dk * Dv);
+    Row out(Hv * Dv);
+    for (size_t i = 0; i < Hv; ++i) {
+      const size_t key = heads.tiled ? i % Hk : i / r;
+      double q_sum = 1e-6, k_sum = 1e-6, squares = 0;
+      const double *q = &qkv[key * Dk], *k = &qkv[(Hk + key) * Dk], *v = &qkv[2 * Hk * Dk + i * Dv];
+      for (size_t d = 0; d < Dk; ++d) q_sum += q[d] * q[d], k_sum += k[d] * k[d];
+      const double q_by = 1 / std::sqrt(q_sum * static_cast<double>(Dk)), k_by = 1 / std::sqrt(k_sum);
+      const double decay =
+          std::exp(weights_.at(p + "ssm_a")[i] * std::log1p(std::exp(a[i] + weights_.at(p + "ssm_dt.bias")[i])));
+      for (size_t c = 0; c < Dv; ++c) {
+        double* column = &states_[l][i * Dk * Dv + c];
+        double read = 0, o = 0;
+        for (size_t d = 0; d < Dk; ++d) read += k[d] * k_by * (column[d * Dv] *= decay);
+        const double w = (v[c] - read) / (1 + std::exp(-b[i]));
+        for (size_t d = 0; d < Dk; ++d) o += q[d] * q_by * (column[d * Dv] += k[d] * k_by * w);
+        out[i * Dv + c] = o;
+        squares += o * o;
+      }
+      const double by = 1 / std::sqrt(squares / static_cast<double>(Dv) + static_cast<double>(c_.norm_eps));
+      for (size_t c = 0; c < Dv; ++c) {
+        const double gate = z[i * Dv + c];
+        out[i * Dv + c] *= by * weight[c] * gate / (1 + std::exp(-gate));
+      }
+    }
+    return times(p + "ssm_out.weight", out);
   }
   // Over all inputs since the sequence's begin.
   Row convolved(const std::string& p, size_t l, const Row& h) {
-    const auto C = static_cast<size_t>(c_.width), L = static_cast<size_t>(c_.layers[l].conv_len);
-    const Row bcx = times(p + "shortconv.in_proj.weight", h), &taps = weights_.at(p + "shortconv.conv.weight");
-    std::vector<Row>& inputs = inputs_[l];
-    Row& input = inputs.emplace_back(C);
+    const auto C = static_cast<size_t>(c_.width);
+    const Row bcx = times(p + "shortconv.in_proj.weight", h);
+    Row& input = inputs_[l].emplace_back(C);
     for (size_t c = 0; c < C; ++c) input[c] = bcx[c] * bcx[2 * C + c];
-    Row out(C);
-    for (size_t back = 0; back < std::min(L, inputs.size()); ++back) {
-      for (size_t c = 0; c < C; ++c)
-        out[c] += bcx[C + c] * taps[c * L + L - 1 - back] * inputs[inputs.size() - 1 - back][c];
-    }
+    Row out = convolve(weights_.at(p + "shortconv.conv.weight"), inputs_[l]);
+    for (size_t c = 0; c < C; ++c) out[c] *= bcx[C + c];
     return times(p + "shortconv.out_proj.weight", out);
   }
   static void add(Row& x, const Row& y) {
@@ -249,6 +314,7 @@ class NaiveLlama {
   double n_tokens_ = 0;
   std::map<std::string, Row> weights_;
   std::vector<std::vector<Row>> inputs_;         // of each convolution
+  std::vector<Row> states_;                      // of each delta net
   std::vector<std::vector<Row>> keys_, values_;  // [layer][position][K D]: the list cache
 };
 
@@ -357,7 +423,7 @@ TEST(NaiveReference, HasTheLogitsOfModelsWithExperts) {
 }
 
 TEST(NaiveReference, HasTheLogitsOfModelsWithRecurrentLayers) {
-  for (const char* architecture : {"lfm2"}) {
+  for (const char* architecture : {"lfm2", "qwen35", "qwen3next"}) {
     SCOPED_TRACE(architecture);
     const auto file = testing::tiny_model_file({.architecture = architecture, .seed = 2, .n_layers = 5});
     testing::LoadedModel m(file);
@@ -369,16 +435,18 @@ TEST(NaiveReference, HasTheLogitsOfModelsWithRecurrentLayers) {
 
 // The last layer's state goes on too where no row of a step is wanted.
 TEST(RecurrentLayers, GoOnInStepsWithoutRows) {
-  testing::LoadedModel m(testing::TinyModelOptions{.architecture = "lfm2"});
-  ASSERT_EQ(m.model->config().layers.back().mixer, Mixer::kState);
-  const std::vector<TokenId> tokens = testing::some_tokens(20, m.model->config().vocab_size);
-  const std::vector<float> all = m.logits(tokens);
-  OneSequence sequence(*m.model, *m.stream, {});
-  sequence.append(std::span(tokens).first(11), nullptr);
-  sequence.append(std::span(tokens).subspan(11), [&](int64_t first, const TensorView& rows) {
-    const auto n = static_cast<size_t>(rows.n_elements());
-    EXPECT_EQ(std::memcmp(rows.data, &all[all.size() - n], n * sizeof(float)), 0) << first;
-  });
+  for (const char* architecture : {"lfm2", "qwen35"}) {
+    testing::LoadedModel m(testing::TinyModelOptions{.architecture = architecture});
+    ASSERT_EQ(m.model->config().layers.back().mixer, Mixer::kState);
+    const std::vector<TokenId> tokens = testing::some_tokens(20, m.model->config().vocab_size);
+    const std::vector<float> all = m.logits(tokens);
+    OneSequence sequence(*m.model, *m.stream, {});
+    sequence.append(std::span(tokens).first(11), nullptr);
+    sequence.append(std::span(tokens).subspan(11), [&](int64_t first, const TensorView& rows) {
+      const auto n = static_cast<size_t>(rows.n_elements());
+      EXPECT_EQ(std::memcmp(rows.data, &all[all.size() - n], n * sizeof(float)), 0) << first;
+    });
+  }
 }
 
 // Queries that grow with their position; values that are products of the keys' weights, and have a norm.

@@ -16,15 +16,22 @@ constexpr std::array<std::string_view, 5> kFolderPrefixes = {"model.", "language
 constexpr std::array<std::string_view, 2> kOutside = {"lm_head.", "classifier."};
 
 // Tensors that a forward pass over text has no use for.
-constexpr std::array<std::string_view, 9> kUnused = {
-    "rope_freqs.weight",  // read with the configuration
-    "rope_factors_short.weight", "rope_factors_long.weight", "vision_tower.",      "multi_modal_projector.",
-    "model.vision_tower.",       "model.embed_vision.",      "model.audio_tower.", "model.embed_audio."};
+constexpr std::array<std::string_view, 11> kUnused = {"rope_freqs.weight",  // read with the configuration
+                                                      "rope_factors_short.weight",
+                                                      "rope_factors_long.weight",
+                                                      "vision_tower.",
+                                                      "multi_modal_projector.",
+                                                      "model.vision_tower.",
+                                                      "model.embed_vision.",
+                                                      "model.audio_tower.",
+                                                      "model.embed_audio.",
+                                                      "visual.",
+                                                      "model.visual."};
 
 // One of a layer that drafts further tokens: beside the layers, or numbered after the last of them.
 bool is_of_mtp_layer(std::string_view name, const ModelConfig& config) {
   if (config.n_mtp_layers == 0 || config.shape != Shape::kLlama) return false;
-  if (name.starts_with("model.mtp_") || name.starts_with("mtp.")) return true;
+  if (name.starts_with("model.mtp_") || name.starts_with("mtp.") || name.starts_with("model.mtp.")) return true;
   for (const std::string_view layers : {"blk.", "model.layers."}) {
     for (int64_t l = config.n_layers; name.starts_with(layers) && l < config.n_layers + config.n_mtp_layers; ++l) {
       if (name.substr(layers.size()).starts_with(std::to_string(l) + ".")) return true;
@@ -393,6 +400,15 @@ void WeightLoader::constant(TensorView& out, int64_t len, float value) {
   out = TensorView(values.get(), DType::kF32, {len});
   repacked_bytes_ += len * 4;
   copies_.push_back(std::move(values));
+}
+
+void WeightLoader::map(TensorView& vector, float (*of)(float)) {
+  const auto n = static_cast<size_t>(vector.row_len());
+  auto copy = std::make_unique<float[]>(n);
+  std::transform(vector.row_as<const float>(0), vector.row_as<const float>(0) + n, copy.get(), of);
+  vector = TensorView(copy.get(), DType::kF32, {vector.row_len()});
+  repacked_bytes_ += static_cast<int64_t>(n * sizeof(float));
+  copies_.push_back(std::move(copy));
 }
 
 Status WeightLoader::expect_all_read() const {

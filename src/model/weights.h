@@ -67,6 +67,11 @@ class WeightLoader {
   // by channel: [n_channels, n_taps], in a folder [n_channels, 1, n_taps].
   Status taps(TensorView& out, std::string_view name, int64_t layer, int64_t n_taps, int64_t n_channels);
 
+  // Whether the file is a folder, whose tensors differ from GGUF's in more than their names.
+  bool reads_folder() const { return file_.container() != Container::kGguf; }
+  // Each number of a vector by `of`, in a copy.
+  void map(TensorView& vector, float (*of)(float));
+
   // After all reads: a tensor that nothing read is an error that names it, except those known to be of no use to us.
   Status expect_all_read() const;
 

@@ -109,7 +109,7 @@ void entries(BadFiles& out) {
     out.push_back(
         {"shape " + std::string(shape), with_header(entry("\"F32\"", shape, "[0,16]")), "more than 2^63 bytes"});
   }
-  out.push_back({"rank 5", with_header(entry("\"F32\"", "[1,1,1,1,4]", "[0,16]")), "5 dimensions"});
+  out.push_back({"rank 9", with_header(entry("\"F32\"", "[1,1,1,1,1,1,1,1,4]", "[0,16]")), "9 dimensions"});
   for (std::string_view place : {"[]", "[0]", "[0,16,16]", "0", "[16,0]", "[-16,0]", "[0,16.0]", "[\"0\",\"16\"]", "{}",
                                  "[0,18446744073709551615]", "[null,null]"}) {
     out.push_back(

@@ -268,7 +268,7 @@ INSTANTIATE_TEST_SUITE_P(Architectures, HeldAnswers, ::testing::Values("llama", 
 // The others of testing::tiny_architectures().
 INSTANTIATE_TEST_SUITE_P(SlowArchitectures, HeldAnswers,
                          ::testing::Values("mistral", "qwen2", "qwen3", "smollm3", "phi3", "qwen3moe", "qwen2moe",
-                                           "glm4moe", "lfm2"),
+                                           "glm4moe", "lfm2", "qwen35", "qwen3next"),
                          kNamed);
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 42> kArchitectures = {{
+const std::array<Architecture, 47> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
@@ -49,6 +49,11 @@ const std::array<Architecture, 42> kArchitectures = {{
     {"", "gemma4", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},  // with towers, which stay unread
     {"", "gemma4_unified", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},
     {"", "gemma4_unified_text", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},
+    {"qwen3next", "qwen3_next", qwen3next_from_gguf, qwen3next_from_folder, kLlamaNames},
+    {"qwen35", "qwen3_5_text", qwen35_from_gguf, qwen3next_from_folder, kLlamaNames},
+    {"qwen35moe", "qwen3_5_moe_text", qwen35_from_gguf, qwen3next_from_folder, kLlamaNames},
+    {"", "qwen3_5", qwen35_from_gguf, qwen3next_from_folder, kLlamaNames},  // with a vision tower, which stays unread
+    {"", "qwen3_5_moe", qwen35_from_gguf, qwen3next_from_folder, kLlamaNames},  // likewise
     {"bert", "bert", bert_from_gguf, bert_from_folder, kBertNames},
 }};
 

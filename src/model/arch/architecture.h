@@ -109,6 +109,9 @@ Result<ModelConfig> gemma3_from_gguf(const ModelFile& file);
 Result<ModelConfig> gemma3_from_folder(const ModelFile& file);
 Result<ModelConfig> lfm2_from_gguf(const ModelFile& file);
 Result<ModelConfig> lfm2_from_folder(const ModelFile& file);
+Result<ModelConfig> qwen3next_from_gguf(const ModelFile& file);
+Result<ModelConfig> qwen3next_from_folder(const ModelFile& file);
+Result<ModelConfig> qwen35_from_gguf(const ModelFile& file);
 Result<ModelConfig> bert_from_gguf(const ModelFile& file);
 Result<ModelConfig> bert_from_folder(const ModelFile& file);
 }  // namespace arch

@@ -67,6 +67,9 @@ Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64
 // Makes an attention layer a short convolution over the stream, of `conv_len` taps.
 void set_short_conv(const ModelConfig& config, int64_t conv_len, LayerConfig& layer);
 
+// Makes an attention layer a gated delta net with a convolution of `conv_len` taps; sizes are at least 1.
+Status set_delta_net(const DeltaHeads& heads, int64_t conv_len, LayerConfig& layer);
+
 // Windows of layers from `layer_types`, where config.json has them: "sliding_attention" gets `window`.
 Status windows_from_layer_types(const ModelFile& file, const std::string& prefix, int64_t window, ModelConfig& config);
 void set_all_windows(ModelConfig& config, int64_t window);

@@ -79,7 +79,10 @@ Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool in
   config.layers.resize(static_cast<size_t>(config.n_layers));
   ASSIGN_OR_RETURN(config.width, file.meta_int(arch + "embedding_length"));
   const std::string heads = arch + "attention.head_count", kv_heads = arch + "attention.head_count_kv";
-  TRY(read_for_layers(file, arch + "feed_forward_length", n_blocks, config, &LayerConfig::ffn_len));
+  // A model all of whose layers have experts may give their width alone.
+  const std::string ffn = arch + "feed_forward_length", of_expert = arch + "expert_feed_forward_length";
+  const bool gives_experts_alone = experts == Experts::kRead && !file.has_meta(ffn) && file.has_meta(of_expert);
+  TRY(read_for_layers(file, gives_experts_alone ? of_expert : ffn, n_blocks, config, &LayerConfig::ffn_len));
   TRY(read_for_layers(file, heads, n_blocks, config, &LayerConfig::n_heads));
   TRY(read_for_layers(file, file.has_meta(kv_heads) ? kv_heads : heads, n_blocks, config, &LayerConfig::n_kv_heads));
   ASSIGN_OR_RETURN(config.trained_context_len, file.meta_int(arch + "context_length"));

@@ -11,7 +11,7 @@
 namespace ibid {
 namespace {
 
-constexpr std::array<WeightName, 48> kNames = {{
+constexpr std::array<WeightName, 59> kNames = {{
     {"token_embd.weight", "embed_tokens.weight"},
     {"output_norm.weight", "norm.weight"},
     {"output.weight", "lm_head.weight"},
@@ -61,6 +61,18 @@ constexpr std::array<WeightName, 48> kNames = {{
     {"blk.{}.ffn_down_shexp.weight", "layers.{}.mlp.shared_expert.down_proj.weight"},
     {"blk.{}.ffn_down_shexp.weight", "layers.{}.mlp.shared_experts.down_proj.weight"},
     {"blk.{}.ffn_down_shexp.weight", "layers.{}.mlp.shared_mlp.down_proj.weight"},
+    // Gated delta nets: qwen3-next, whose parts of a key head are together, and qwen3.5.
+    {"blk.{}.ssm_in.weight", "layers.{}.linear_attn.in_proj_qkvz.weight"},
+    {"blk.{}.ssm_ba.weight", "layers.{}.linear_attn.in_proj_ba.weight"},
+    {"blk.{}.attn_qkv.weight", "layers.{}.linear_attn.in_proj_qkv.weight"},
+    {"blk.{}.attn_gate.weight", "layers.{}.linear_attn.in_proj_z.weight"},
+    {"blk.{}.ssm_beta.weight", "layers.{}.linear_attn.in_proj_b.weight"},
+    {"blk.{}.ssm_alpha.weight", "layers.{}.linear_attn.in_proj_a.weight"},
+    {"blk.{}.ssm_conv1d.weight", "layers.{}.linear_attn.conv1d.weight"},
+    {"blk.{}.ssm_a", "layers.{}.linear_attn.A_log"},
+    {"blk.{}.ssm_dt.bias", "layers.{}.linear_attn.dt_bias"},
+    {"blk.{}.ssm_norm.weight", "layers.{}.linear_attn.norm.weight"},
+    {"blk.{}.ssm_out.weight", "layers.{}.linear_attn.out_proj.weight"},
 }};
 
 }  // namespace

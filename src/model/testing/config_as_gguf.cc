@@ -29,6 +29,11 @@ std::string gguf_architecture(const std::string& name) {
                                                                       {"ernie4_5_moe", "ernie4_5-moe"},
                                                                       {"lfm2_moe", "lfm2moe"},
                                                                       {"lfm2_vl", "lfm2"},
+                                                                      {"qwen3_next", "qwen3next"},
+                                                                      {"qwen3_5_text", "qwen35"},
+                                                                      {"qwen3_5", "qwen35"},
+                                                                      {"qwen3_5_moe_text", "qwen35moe"},
+                                                                      {"qwen3_5_moe", "qwen35moe"},
                                                                       {"ministral3", "mistral3"},
                                                                       {"hunyuan_v1_dense", "hunyuan-dense"},
                                                                       {"olmo3", "olmo2"}};
@@ -133,6 +138,22 @@ void put_experts(const ModelConfig& c, const std::string& arch, Metadata& m) {
   }
 }
 
+void put_recurrent(const ModelConfig& c, const std::string& arch, Metadata& m) {
+  const LayerConfig& of = *c.first_with(Mixer::kState);
+  if (of.recurrence == Recurrence::kShortConv) {
+    m[arch + "shortconv.l_cache"] = of.conv_len;
+    return;
+  }
+  m[arch + "ssm.conv_kernel"] = of.conv_len;
+  m[arch + "ssm.group_count"] = of.delta.n_key_heads;
+  m[arch + "ssm.time_step_rank"] = of.delta.n_value_heads;
+  m[arch + "ssm.state_size"] = of.delta.key_len;
+  m[arch + "ssm.inner_size"] = of.delta.v_len();
+  std::vector<int64_t> is_recurrent;
+  for (const LayerConfig& layer : c.layers) is_recurrent.push_back(layer.mixer == Mixer::kState);
+  m[arch + "attention.recurrent_layers"] = is_recurrent;
+}
+
 Metadata metadata_of_encoder(const ModelConfig& c, const std::string& arch) {
   Metadata m;
   m["general.architecture"] = c.architecture;
@@ -177,6 +198,24 @@ void add_experts(const ModelConfig& c, const LayerConfig& layer, const std::stri
 void add_recurrent(const ModelConfig& c, const LayerConfig& layer, const std::string& p,
                    std::vector<TensorSpec>& specs) {
   using Kind = TensorSpec::Kind;
+  if (layer.recurrence == Recurrence::kDeltaNet) {
+    const DeltaHeads& heads = layer.delta;
+    const int64_t Hv = heads.n_value_heads;
+    specs.push_back({p + "attn_qkv.weight", Kind::kMatrix, {heads.qkv_len(), c.width}});
+    specs.push_back({p + "attn_gate.weight", Kind::kMatrix, {heads.v_len(), c.width}});
+    if (gguf_architecture(c.architecture) == "qwen3next") {
+      specs.push_back({p + "ssm_ba.weight", Kind::kMatrix, {2 * Hv, c.width}});
+    } else {
+      specs.push_back({p + "ssm_beta.weight", Kind::kMatrix, {Hv, c.width}});
+      specs.push_back({p + "ssm_alpha.weight", Kind::kMatrix, {Hv, c.width}});
+    }
+    specs.push_back({p + "ssm_conv1d.weight", Kind::kTaps, {layer.conv_channels, layer.conv_len}});
+    specs.push_back({p + "ssm_a", Kind::kDecay, {Hv}});
+    specs.push_back({p + "ssm_dt.bias", Kind::kBias, {Hv}});
+    specs.push_back({p + "ssm_norm.weight", Kind::kNorm, {heads.value_len}});
+    specs.push_back({p + "ssm_out.weight", Kind::kMatrix, {c.width, heads.v_len()}});
+    return;
+  }
   specs.push_back({p + "shortconv.in_proj.weight", Kind::kMatrix, {3 * layer.conv_channels, c.width}});
   specs.push_back({p + "shortconv.conv.weight", Kind::kTaps, {layer.conv_channels, layer.conv_len}});
   specs.push_back({p + "shortconv.out_proj.weight", Kind::kMatrix, {c.width, layer.conv_channels}});
@@ -240,6 +279,34 @@ std::vector<float> transposed(const std::vector<float>& values, int64_t rows, in
   return out;
 }
 
+Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture& architecture,
+                                     const std::string& canonical, int64_t layer, const std::vector<int64_t>& dims);
+
+// Rows of q, k and v, or of z, where a folder has those of each key head together.
+Result<std::vector<float>> part_of_qkvz(const ModelFile& folder, const Architecture& architecture,
+                                        const std::string& canonical, int64_t layer, const std::vector<int64_t>& dims) {
+  ASSIGN_OR_RETURN(const ModelConfig config, read_config(folder));
+  const DeltaHeads& heads = config.layers[static_cast<size_t>(layer)].delta;
+  const int64_t C = dims[1], of_values = heads.v_len() / heads.n_key_heads, group = 2 * heads.key_len + 2 * of_values;
+  ASSIGN_OR_RETURN(const std::vector<float> all,
+                   values_of(folder, architecture, "blk.{}.ssm_in.weight", layer, {heads.n_key_heads * group, C}));
+  std::vector<float> out;
+  const auto add = [&](int64_t begin, int64_t n) {
+    for (int64_t g = 0; g < heads.n_key_heads; ++g) {
+      const auto from = all.begin() + (g * group + begin) * C;
+      out.insert(out.end(), from, from + n * C);
+    }
+  };
+  if (canonical == "blk.{}.attn_gate.weight") {
+    add(2 * heads.key_len + of_values, of_values);
+    return out;
+  }
+  add(0, heads.key_len);
+  add(heads.key_len, heads.key_len);
+  add(2 * heads.key_len, of_values);
+  return out;
+}
+
 // What the folder has of it: one tensor, one of each expert, or half of the rows of gate and up in one.
 Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture& architecture,
                                      const std::string& canonical, int64_t layer, const std::vector<int64_t>& dims) {
@@ -254,6 +321,8 @@ Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture
     for (int64_t e = 0; e < (each ? dims[0] : 1); ++e) TRY(append(folder, layer_name(name, e), out));
     return n.transposed ? transposed(out, dims[0], dims[1]) : out;
   }
+  if (canonical == "blk.{}.attn_qkv.weight" || canonical == "blk.{}.attn_gate.weight")
+    return part_of_qkvz(folder, architecture, canonical, layer, dims);
   const bool is_gate = canonical == "blk.{}.ffn_gate_exps.weight";
   if (!is_gate && canonical != "blk.{}.ffn_up_exps.weight") return invalid(folder.path() + " has no tensor " + missing);
   const int64_t n = dims[1] * dims[2];
@@ -264,6 +333,34 @@ Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture
     out.insert(out.end(), half, half + n);
   }
   return out;
+}
+
+}  // namespace
+
+namespace {
+
+// A delta net's tensor as GGUF has it. Of qwen3.5 value heads h of the file are the folder's (h mod Hk) r + h / Hk.
+void to_gguf_order(const ModelConfig& c, const DeltaHeads& heads, const std::string& pattern,
+                   const std::vector<int64_t>& dims, std::vector<float>& values) {
+  const auto is = [&](std::string_view name) { return pattern == "blk.{}." + std::string(name); };
+  if (is("ssm_a")) {
+    for (float& v : values) v = -std::exp(v);
+  }
+  const bool is_output = is("ssm_out.weight");
+  const bool has_value_heads = is_output || is("attn_qkv.weight") || is("attn_gate.weight") || is("ssm_beta.weight") ||
+                               is("ssm_alpha.weight") || is("ssm_conv1d.weight") || is("ssm_a") || is("ssm_dt.bias");
+  if (gguf_architecture(c.architecture) == "qwen3next" || !has_value_heads) return;
+  const int64_t n = is_output ? dims[1] : dims[0], columns = is_output || dims.size() == 1 ? 1 : dims[1];
+  const int64_t first = is("attn_qkv.weight") || is("ssm_conv1d.weight") ? 2 * heads.k_len() : 0;
+  const int64_t len = (n - first) / heads.n_value_heads, r = heads.n_value_heads / heads.n_key_heads;
+  const std::vector<float> was = values;
+  for (int64_t row = 0; row < (is_output ? dims[0] : 1); ++row) {
+    for (int64_t h = 0; h < heads.n_value_heads; ++h) {
+      const int64_t from = h % heads.n_key_heads * r + h / heads.n_key_heads;
+      const auto at = [&](int64_t head) { return (row * n + first + head * len) * columns; };
+      std::copy_n(was.begin() + at(from), len * columns, values.begin() + at(h));
+    }
+  }
 }
 
 }  // namespace
@@ -286,15 +383,16 @@ Metadata metadata_of(const ModelConfig& c) {
   } else {
     put_experts(c, arch, m);
   }
-  // Of a layer without attention no number but that of its key/value heads, 0, has a place.
+  // Of a layer without attention no number has a place, but of lfm2's that of its key/value heads, 0.
   const LayerConfig* attention = c.first_with(Mixer::kAttention);
   CHECK(attention != nullptr, "a layer with attention");
   const bool is_hybrid = c.first_with(Mixer::kState) != nullptr;
   m[arch + "attention.head_count"] = is_hybrid ? attention->n_heads : of_layers(c, &LayerConfig::n_heads);
-  m[arch + "attention.head_count_kv"] = of_layers(c, &LayerConfig::n_kv_heads);
+  const bool has_zeros = !is_hybrid || c.first_with(Mixer::kState)->recurrence == Recurrence::kShortConv;
+  m[arch + "attention.head_count_kv"] = has_zeros ? of_layers(c, &LayerConfig::n_kv_heads) : attention->n_kv_heads;
   m[arch + "attention.key_length"] = attention->key_len;
   m[arch + "attention.value_length"] = attention->value_len;
-  if (is_hybrid) m[arch + "shortconv.l_cache"] = c.first_with(Mixer::kState)->conv_len;
+  if (is_hybrid) put_recurrent(c, arch, m);
   const bool has_means = c.shape == Shape::kParallel || c.shape == Shape::kGpt;
   m[arch + (has_means ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon")] =
       static_cast<double>(c.norm_eps);
@@ -359,7 +457,9 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
     const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
     const bool owns_cache = layer.kv_owner == kOwnCache;
     if (c.shape != Shape::kPostNorm) norm(p + "attn_norm.weight", c.width);
-    if (c.shape != Shape::kPostNorm && c.shape != Shape::kParallel) norm(p + "ffn_norm.weight", c.width);
+    if (c.shape != Shape::kPostNorm && c.shape != Shape::kParallel) {
+      norm(p + (c.attention_gate ? "post_attention_norm.weight" : "ffn_norm.weight"), c.width);
+    }
     if (c.shape == Shape::kGpt) bias(p + "attn_norm.bias", c.width);
     if (c.shape == Shape::kGpt) bias(p + "ffn_norm.bias", c.width);
     if (layer.mixer == Mixer::kState) {
@@ -367,7 +467,7 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
     } else if (c.fused_qkv) {
       matrix(p + "attn_qkv.weight", layer.q_len() + layer.k_len() + layer.v_len(), c.width);
     } else {
-      matrix(p + "attn_q.weight", layer.q_len(), c.width);
+      matrix(p + "attn_q.weight", (c.attention_gate ? 2 : 1) * layer.q_len(), c.width);
       if (owns_cache) matrix(p + "attn_k.weight", layer.k_len(), c.width);
       if (owns_cache && !layer.value_is_key) matrix(p + "attn_v.weight", layer.v_len(), c.width);
     }
@@ -460,8 +560,11 @@ Result<ModelFile> as_gguf(const ModelFile& folder) {
       pattern = "blk.{}" + pattern.substr(end);
     }
     if (pattern == "token_embd_norm.weight" && !config.is_encoder()) pattern = "output_norm.weight";
+    if (config.attention_gate && pattern == "blk.{}.post_attention_norm.weight") pattern = "blk.{}.ffn_norm.weight";
     ASSIGN_OR_RETURN(std::vector<float> values, values_of(folder, *architecture, pattern, layer, spec.dims));
-    if (spec.kind == TensorSpec::Kind::kNorm) {
+    if (config.layers[static_cast<size_t>(layer)].recurrence == Recurrence::kDeltaNet)
+      to_gguf_order(config, config.layers[static_cast<size_t>(layer)].delta, pattern, spec.dims, values);
+    if (spec.kind == TensorSpec::Kind::kNorm && !pattern.ends_with("ssm_norm.weight")) {
       for (float& v : values) v += config.norm_offset;
     }
     const bool is_q = pattern.find("attn_q.") != std::string::npos, is_k = pattern.find("attn_k.") != std::string::npos;

@@ -18,8 +18,16 @@ using Metadata = std::map<std::string, MetaValue, std::less<>>;
 Metadata metadata_of(const ModelConfig& config);
 
 struct TensorSpec {
-  enum class Kind { kEmbedding, kMatrix, kRouter, kNorm, kBias, kTaps };  // a router and taps are matrices of F32
-  std::string name;                                                       // GGUF's
+  enum class Kind {
+    kEmbedding,
+    kMatrix,
+    kRouter,
+    kNorm,
+    kBias,
+    kTaps,
+    kDecay
+  };                 // a router and taps are matrices of F32
+  std::string name;  // GGUF's
   Kind kind = Kind::kMatrix;
   std::vector<int64_t> dims;
 };

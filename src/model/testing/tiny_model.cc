@@ -13,8 +13,9 @@
 namespace ibid::testing {
 namespace {
 
-constexpr std::array<std::string_view, 11> kArchitectures = {
-    "llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "qwen3moe", "qwen2moe", "glm4moe", "lfm2"};
+constexpr std::array<std::string_view, 13> kArchitectures = {"llama", "mistral", "qwen2",    "qwen3",    "smollm3",
+                                                             "phi3",  "gemma3",  "qwen3moe", "qwen2moe", "glm4moe",
+                                                             "lfm2",  "qwen35",  "qwen3next"};
 constexpr std::array<DType, 16> kDTypes = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
                                            DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
                                            DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
@@ -102,7 +103,10 @@ void fill(const TensorSpec& spec, DType dtype, Random& random, std::byte* out) {
                         : spec.kind == Kind::kRouter    ? 1.0f
                         : spec.kind == Kind::kTaps      ? 0.6f
                                                         : 0.2f;
-    for (float& x : row) x = (spec.kind == Kind::kNorm ? 1.0f : 0.0f) + scale * random.normal();
+    const bool is_decay = spec.kind == Kind::kDecay;
+    for (float& x : row)
+      x = is_decay ? -0.05f - std::fabs(random.normal())
+                   : (spec.kind == Kind::kNorm ? 1.0f : 0.0f) + scale * random.normal();
     quantise_row(dtype, row.data(), to, columns);
   }
 }
@@ -178,8 +182,9 @@ ModelConfig tiny_encoder(ModelConfig c, LayerConfig layer, bool has_head) {
 // The second of qwen3moe's layers has none, nor has the first of glm4moe's; the others have a shared one too.
 void put_experts(ModelConfig& c, bool wide) {
   const bool is_glm = c.architecture == "glm4moe", is_qwen3 = c.architecture == "qwen3moe";
-  c.shared_gate = c.architecture == "qwen2moe";
-  c.router.normalises = is_qwen3 || is_glm;
+  const bool is_next = c.architecture == "qwen3next";
+  c.shared_gate = c.architecture == "qwen2moe" || is_next;
+  c.router.normalises = is_qwen3 || is_glm || is_next;
   if (is_glm) {
     c.router_bias = true;
     c.router.score = RouterScore::kSigmoid;
@@ -242,6 +247,7 @@ std::span<const DType> tiny_dtypes() { return kDTypes; }
 ModelConfig tiny_config(const TinyModelOptions& o) {
   const std::string_view a = o.architecture;
   const bool wide = traits(o.dtype).block_len == 256;
+  const bool is_delta = a == "qwen35" || a == "qwen3next", is_hybrid = is_delta || a == "lfm2";
   ModelConfig c;
   LayerConfig layer;
   c.architecture = a;
@@ -252,11 +258,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
             : a == "nemotron" || a == "gpt2" ? Shape::kGpt
                                              : Shape::kLlama;
   const bool has_kinds = a == "smollm3" || a == "gemma3" || a == "olmo3" || a == "cohere2";
-  c.n_layers = o.n_layers != 0                  ? o.n_layers
-               : a == "gemma4"                  ? 5
-               : has_kinds                      ? 4
-               : a == "qwen3moe" || a == "lfm2" ? 3
-                                                : 2;
+  c.n_layers = o.n_layers != 0 ? o.n_layers : a == "gemma4" ? 5 : has_kinds ? 4 : a == "qwen3moe" || is_hybrid ? 3 : 2;
   c.width = wide ? 256 : 96;
   layer.ffn_len = wide ? 256 : 160;
   layer.n_heads = wide ? 8 : 6;
@@ -281,7 +283,8 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   c.tied_embedding =
       a == "qwen2" || a == "smollm3" || a.starts_with("gemma") || a == "lfm2" || a == "cohere2" || a == "gpt2";
   c.layers.assign(static_cast<size_t>(c.n_layers), layer);
-  const int n_pairs = static_cast<int>(layer.key_len / (a.starts_with("glm4") || a == "nemotron" ? 4 : 2));
+  const bool turns_half = a.starts_with("glm4") || a == "nemotron";
+  const int n_pairs = static_cast<int>(layer.key_len / (is_delta ? 8 : turns_half ? 4 : 2));
   const RopeScaling scaling = a == "phi3"                         ? RopeScaling::kLongrope
                               : a == "ministral3" || a == "olmo3" ? RopeScaling::kYarn
                                                                   : o.scaling;
@@ -290,10 +293,16 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
     if (a == "mistral") c.layers[l].window = o.window;
     if (a == "smollm3" && l % 4 == 3) c.layers[l].rope = kNoRope;
     if (a == "gemma3" && l % 3 != 2) c.layers[l].window = o.window, c.layers[l].rope = 1;
-    if (a == "lfm2" && l % 3 != 1) arch::set_short_conv(c, 3, c.layers[l]);  // the first and the last
     if (a == "olmo3" && l % 4 != 3) c.layers[l].window = o.window, c.layers[l].rope = 1;
+    if (!is_hybrid || l % 3 == 1) continue;  // the first and the last are recurrent
+    if (a == "lfm2") arch::set_short_conv(c, 3, c.layers[l]);
+    const int64_t v = wide ? 64 : 24;
+    const DeltaHeads heads = {
+        .n_key_heads = 2, .n_value_heads = 4, .key_len = 16, .value_len = v, .tiled = a == "qwen35"};
+    if (is_delta) CHECK(arch::set_delta_net(heads, 4, c.layers[l]).ok());
   }
-  if (a.ends_with("moe")) put_experts(c, wide);
+  c.attention_gate = is_delta;
+  if (a.ends_with("moe") || a == "qwen3next") put_experts(c, wide);
   if (a == "gemma4") put_gemma4(c, o.window, wide);
   if (a == "cohere2") {
     c.logit_scale = 0.25f;
