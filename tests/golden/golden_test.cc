@@ -271,5 +271,28 @@ TEST(Experts, OfAFolderMayLieInOneTensor) {
   EXPECT_EQ(one.logits(tokens), stacked.logits(tokens));
 }
 
+// Layers that draft stay unread: folders of Qwen3-Next have them without a key.
+TEST(DeltaNets, AFolderMayHaveALayerThatDrafts) {
+  const std::string path = source_dir() + "/tests/golden/qwen35";
+  Result<ModelFile> plain = ModelFile::open(path);
+  const Result<ModelFile> source = ModelFile::open(path);
+  ASSERT_TRUE(plain.ok() && source.ok());
+  ModelFile::Parts parts;
+  parts.container = Container::kSafetensors;
+  parts.path = "with a layer that drafts";
+  parts.metadata = source->metadata();
+  parts.tensors = source->tensors();
+  for (const char* name : {"mtp.fc.weight", "mtp.layers.0.self_attn.q_proj.weight"}) {
+    parts.tensors.push_back(parts.tensors.front());
+    parts.tensors.back().name = name;
+  }
+  LoadedModel without(std::make_shared<ModelFile>(std::move(*plain))),
+      with(std::make_shared<ModelFile>(std::move(parts)));
+  EXPECT_EQ(without.model->config().n_mtp_layers, 0);
+  EXPECT_EQ(with.model->config().n_mtp_layers, 1);
+  const auto tokens = testing::some_tokens(40, 80);
+  EXPECT_EQ(without.logits(tokens), with.logits(tokens));
+}
+
 }  // namespace
 }  // namespace ibid
