@@ -49,6 +49,8 @@ Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const st
   constexpr std::array<std::optional<Pooling>, 5> kKinds = {std::nullopt, Pooling::kMean, Pooling::kFirst,
                                                             Pooling::kLast, Pooling::kRank};
   ASSIGN_OR_RETURN(const int64_t kind, file.meta_int(key, 0));
+  constexpr int64_t kNotSpecified = UINT32_MAX;  // as llama.cpp writes a model that it saves
+  if (kind == kNotSpecified) return std::optional<Pooling>();
   if (kind < 0 || kind >= std::ssize(kKinds))
     return unsupported("the model pools its texts by kind " + std::to_string(kind) +
                            "; ibid knows 0 (none), 1 (mean), 2 (first), 3 (last) and 4 (rank)",
