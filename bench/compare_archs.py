@@ -47,7 +47,7 @@ def error(args, path, work):
     if done.returncode != 0:
         return done.stderr.strip()
     ours = np.fromfile(work / "out.f32", dtype=np.float32).reshape(theirs.shape).astype(np.float64)
-    return float(((ours - theirs) ** 2).sum() / (theirs - theirs.mean()).__pow__(2).sum())
+    return float(((ours - theirs) ** 2).sum() / ((theirs - theirs.mean()) ** 2).sum())
 
 
 def main():
