@@ -261,8 +261,8 @@ const std::vector<Bad>& bad_states_of_ggufs() {
       {"both directions", [](auto& p) { set(p, "lfm2.attention.causal", false); }, "both directions"},
       {"attention where the tensors have none", [](auto& p) { set(p, "lfm2.attention.head_count_kv", int64_t{2}); },
        "blk.0.attn_q.weight"},
-      {"a convolution where the tensors have none", [](auto& p) { set(p, "lfm2.attention.head_count_kv", int64_t{0}); },
-       "blk.1.shortconv.in_proj"},
+      {"no attention at all", [](auto& p) { set(p, "lfm2.attention.head_count_kv", int64_t{0}); },
+       "none of the model's layers attends"},
       {"a negative number of heads",
        [](auto& p) {
          set(p, "lfm2.attention.head_count_kv", std::vector<int64_t>{0, -2, 0});

@@ -311,6 +311,8 @@ Status validate(const ModelConfig& config) {
   for (size_t l = 0; l < config.layers.size(); ++l) {
     if (l == 0 || config.layers[l] != config.layers[l - 1]) TRY(validate_layer(config, l));
   }
+  if (config.first_with(Mixer::kAttention) == nullptr && config.first_with(Mixer::kLatent) == nullptr)
+    return unsupported("none of the model's layers attends; ibid runs recurrent layers beside those that do");
   TRY(in_range("vocabulary size", config.vocab_size, kMaxVocabulary));
   TRY(in_range("context", config.trained_context_len, kMaxContext));
   TRY(positive("norm epsilon", config.norm_eps, 1.0));

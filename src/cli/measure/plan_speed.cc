@@ -71,8 +71,13 @@ Result<StepSeconds> measure(const host::Loaded& sized, int64_t n_layers, int32_t
 Result<PredictedSpeed> predict_speed(const host::Loaded& sized, int32_t n_streams, int32_t depth, int64_t n_layers) {
   const int64_t n_all = sized.model->config().n_layers, L = n_layers > 0 ? n_layers : n_all;
   const int64_t of_layer = std::max<int64_t>(1, static_cast<int64_t>(sized.file->tensor_bytes()) / (n_all + 1));
-  const int64_t n_many = std::min(L, std::max<int64_t>(4, kMeasuredBytes / of_layer)),
-                n_few = std::max<int64_t>(1, n_many / 2);
+  // Whole runs of recurrent layers and the one that attends after them.
+  const std::vector<LayerConfig>& layers = sized.model->config().layers;
+  const auto attends = std::ranges::find_if(layers, [](const LayerConfig& l) { return l.mixer != Mixer::kState; });
+  const int64_t run = attends - layers.begin() + 1;
+  const int64_t at_most = std::min(L, std::max<int64_t>(4, kMeasuredBytes / of_layer));
+  const int64_t n_few = (std::max<int64_t>(1, at_most / 2) + run - 1) / run * run,
+                n_many = std::min(L, std::max(at_most, 2 * n_few));
   Progress progress("measuring");
   ASSIGN_OR_RETURN(const StepSeconds many, measure(sized, n_many == n_all ? 0 : n_many, n_streams));
   progress.update(1, 2);
