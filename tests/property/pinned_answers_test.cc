@@ -38,7 +38,10 @@ TEST_P(PinnedAnswers, ToFortyRequestsUnderEightSchedules) {
       {"gemma3", {DType::kQ4_1, DType::kF16}},    {"qwen3moe", {DType::kQ4_K, DType::kF16}},
       {"qwen2moe", {DType::kBF16, DType::kF32}},  {"glm4moe", {DType::kQ8_0, DType::kBF16}},
       {"lfm2", {DType::kQ8_0, DType::kF16}},      {"qwen35", {DType::kQ4_0, DType::kF16}},
-      {"qwen3next", {DType::kBF16, DType::kF32}},
+      {"qwen3next", {DType::kBF16, DType::kF32}}, {"ministral3", {DType::kQ8_0, DType::kF32}},
+      {"olmo3", {DType::kF16, DType::kBF16}},     {"gemma4", {DType::kQ4_K, DType::kF16}},
+      {"glm4", {DType::kQ4_0, DType::kBF16}},     {"cohere2", {DType::kBF16, DType::kF16}},
+      {"nemotron", {DType::kQ5_K, DType::kF16}},  {"gpt2", {DType::kQ8_0, DType::kBF16}},
   };
   const auto architectures = testing::tiny_architectures();
   const auto index = static_cast<uint64_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());
