@@ -15,8 +15,10 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (Dots1Config, Dots1ForCausalLM, Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM,
-                          Gemma3ForCausalLM, Gemma3TextConfig, Glm4MoeConfig, Glm4MoeForCausalLM, GraniteMoeConfig,
+from transformers import (DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, Dots1Config,
+                          Dots1ForCausalLM, Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM, Gemma3ForCausalLM,
+                          Gemma3TextConfig, Glm4MoeConfig, Glm4MoeForCausalLM, Glm4MoeLiteConfig,
+                          Glm4MoeLiteForCausalLM, GptOssConfig, GptOssForCausalLM, GraniteMoeConfig,
                           GraniteMoeForCausalLM, HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HYV3Config,
                           HYV3ForCausalLM, Lfm2Config, Lfm2ForCausalLM, Lfm2MoeConfig,
                           Lfm2MoeForCausalLM, LlamaConfig, LlamaForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM,
@@ -54,6 +56,10 @@ def gemma4(num_hidden_layers, **changes):
                     "sliding_attention": dict(rope_type="default", rope_theta=10000.0)}, **changes)
 
 
+LATENT = dict(num_hidden_layers=3, num_key_value_heads=4, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
+              v_head_dim=24, moe_intermediate_size=24, num_experts_per_tok=3, rms_norm_eps=1e-6)
+LATENT_YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=32.0,
+                   beta_slow=1.0, mscale=0.7, mscale_all_dim=0.7)
 LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.05, 1.1, 1.4],
                 long_factor=[1.1, 1.7, 3.1, 4.5])
 DELTA_NET = dict(num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6,
@@ -181,6 +187,21 @@ MODELS = {
                   Qwen3_5MoeForCausalLM, {"": 24}),
     "qwen35_vl": (Qwen3_5Config(text_config=base(**DELTA_NET), vision_config=VISION),
                   Qwen3_5ForConditionalGeneration, {"": 24}),
+    "gpt_oss": (GptOssConfig(**base(
+        num_hidden_layers=4, head_dim=16, intermediate_size=24, num_local_experts=10, num_experts_per_tok=3,
+        sliding_window=8, layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters=dict(
+            rope_type="yarn", rope_theta=150000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=32.0,
+            beta_slow=1.0, truncate=False))), GptOssForCausalLM, {"": 40}),
+    "deepseek_v3": (DeepseekV3Config(**base(
+        **LATENT, q_lora_rank=24, n_routed_experts=12, n_shared_experts=1, first_k_dense_replace=1, n_group=4,
+        topk_group=2, routed_scaling_factor=2.5, rope_parameters=LATENT_YARN)), DeepseekV3ForCausalLM, {"": 40}),
+    "deepseek_v2": (DeepseekV2Config(**base(
+        **LATENT, q_lora_rank=None, n_routed_experts=12, n_shared_experts=2, first_k_dense_replace=1, n_group=4,
+        topk_group=2, topk_method="group_limited_greedy", routed_scaling_factor=1.5, norm_topk_prob=False,
+        rope_parameters=LATENT_YARN)), DeepseekV2ForCausalLM, {"": 40}),
+    "glm4_moe_lite": (Glm4MoeLiteConfig(**base(
+        **LATENT, q_lora_rank=24, n_routed_experts=10, n_shared_experts=1,
+        mlp_layer_types=["dense", "sparse", "sparse"], routed_scaling_factor=1.8)), Glm4MoeLiteForCausalLM, {"": 24}),
 }
 # Those whose golden files have no greedy tokens.
 WITHOUT_GREEDY = ("llama", "llama_tied", "llama3_rope", "linear_rope", "mistral", "qwen2", "qwen3", "yarn", "smollm3",
@@ -208,6 +229,10 @@ def randomise(model, seed):
                 p.copy_(centre + 0.2 * noise)
             elif name.endswith("A_log"):
                 p.copy_(torch.log(0.1 + 3.9 * torch.rand(p.shape, generator=g)))
+            elif name.endswith("gate_up_proj_bias"):  # gpt-oss's, some beyond its limit of 7
+                p.copy_(4.0 * noise)
+            elif name.endswith("sinks"):
+                p.copy_(noise)
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
             elif "wte" in name or "wpe" in name:
@@ -248,7 +273,7 @@ def check_margin(p, mlp, router, output):
     scores = logits.softmax(1) if type(mlp).__name__.startswith("Ernie") else logits.sigmoid()
     values = scores + bias[0][1] if bias else logits
     used = torch.zeros_like(values, dtype=torch.bool).scatter_(1, chosen, True)
-    if getattr(router, "num_group", 1) > 1:
+    if (getattr(router, "num_group", 1) or 1) > 1:
         return  # the best of those that groups leave out may be better
     margin = (values.masked_fill(~used, torch.inf).amin(1) - values.masked_fill(used, -torch.inf).amax(1)).min()
     if margin < 1e-4:
@@ -257,7 +282,7 @@ def check_margin(p, mlp, router, output):
 
 class Recorder:
     def __init__(self, model):
-        self.model, self.out, self.handles = model, {}, []
+        self.model, self.out, self.handles, self.normed = model, {}, [], {}
         self.gemma = "gemma" in model.config.model_type
         if hasattr(model, "transformer"):
             inner = model.transformer
@@ -281,6 +306,10 @@ class Recorder:
             if getattr(layer_module, "attn_logit_softcapping", None) is not None:
                 kwargs["softcap"] = layer_module.attn_logit_softcapping
             result = eager(layer_module, q, k, v, mask, **kwargs)
+            if hasattr(layer_module, "kv_b_proj"):
+                self.latent(layer_module, q, k)
+                self.put(f"layer.{layer_module.layer_idx}.attention", result[0].flatten(2))
+                return result
             for name, x in (("q", q), ("k", k), ("v", v)):
                 if name != "q" and getattr(layer_module, "is_kv_shared_layer", False):
                     continue  # another layer's
@@ -290,6 +319,22 @@ class Recorder:
 
         module.eager_attention_forward = attention
         self.restore = lambda: setattr(module, "eager_attention_forward", eager)
+
+    def latent(self, module, q, k):
+        """The row of a token, and its queries with the up-projection of keys in them. What turns has neighbours as
+        pairs, which transformers takes apart for all but deepseek_v2."""
+        n = module.qk_nope_head_dim
+        kv_b = module.kv_b_proj.weight.view(q.shape[1], n + module.v_head_dim, module.kv_lora_rank)
+
+        def turned(x):
+            x = x[..., n:]
+            if type(module).__name__.startswith("DeepseekV2"):
+                return x
+            return torch.stack(x.chunk(2, dim=-1), dim=-1).flatten(-2)
+
+        queries = torch.einsum("bhtn,hnr->bhtr", q[..., :n], kv_b[:, :n])
+        self.put(f"layer.{module.layer_idx}.q", torch.cat([queries, turned(q)], -1).transpose(1, 2).flatten(2))
+        self.put(f"layer.{module.layer_idx}.latent", torch.cat([self.normed[module], turned(k)[:, 0]], -1))
 
     def put(self, name, x):
         self.out[name] = x.detach()[0].to(torch.float32).contiguous().clone()
@@ -322,6 +367,9 @@ class Recorder:
             self.before(layer.linear_attn.out_proj, p + "mixed")
         mixer = layer.linear_attn.out_proj if hasattr(layer, "linear_attn") else layer.self_attn.o_proj
         self.on(mixer, p + "attn_out")
+        if hasattr(getattr(layer, "self_attn", None), "kv_a_layernorm"):
+            self.handles.append(layer.self_attn.kv_a_layernorm.register_forward_hook(
+                lambda m, a, o, of=layer.self_attn: self.normed.update({of: o})))
         if hasattr(layer, "post_self_attn_layernorm"):  # glm
             self.on(layer.post_self_attn_layernorm, p + "post_attn_norm")
             self.on(layer.post_attention_layernorm, p + "ffn_norm")

@@ -90,6 +90,9 @@ void print_config(const ModelConfig& c) {
        of_layers(c, &LayerConfig::n_kv_heads), of_layers(c, &LayerConfig::key_len));
   if (std::ranges::any_of(c.layers, [](const LayerConfig& l) { return l.key_len != l.value_len; }))
     line("", "values of {}", of_layers(c, &LayerConfig::value_len));
+  if (const LayerConfig& l = c.layers.front(); l.mixer == Mixer::kLatent)
+    line("", "latent: queries of {} and {} that turn, outputs of {}", l.plain_len, l.key_len - l.value_len, l.out_len);
+  if (c.sinks) line("", "a sink for each head");
   const auto attends = [](const LayerConfig& l) { return l.mixer == Mixer::kAttention; };
   int windows = 0, nope = 0;
   for (const LayerConfig& l : c.layers) windows += l.window > 0, nope += attends(l) && l.rope == kNoRope;

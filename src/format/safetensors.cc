@@ -46,10 +46,11 @@ Status read_entry(const MappedFile& file, const std::string& name, const Json& e
     return bad(file, tensor + " has no valid data_offsets (two integers, ascending)");
   }
   // Names as the field writes them; the quantised formats of GGUF do not exist here.
-  std::optional<DType> known = *dtype->string() == "BOOL" ? DType::kI8 : dtype_from_name(*dtype->string());
+  const bool is_byte = *dtype->string() == "BOOL" || *dtype->string() == "U8";
+  std::optional<DType> known = is_byte ? DType::kI8 : dtype_from_name(*dtype->string());
   if (!known || is_quantised(*known)) {
     return unsupported(file.path() + ": " + tensor + " has the dtype " + in_quotes(*dtype->string()) +
-                           "; F32, F16, BF16, F64, I8 to I64 and BOOL are read",
+                           "; F32, F16, BF16, F64, I8 to I64, U8 and BOOL are read",
                        name);
   }
   const Json::Array& dims = *shape->array();

@@ -21,6 +21,7 @@
 // Plain data; any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace ibid {
@@ -39,6 +40,9 @@ struct ExpertRows {
 
   int32_t n_rows() const { return n_tokens * n_used; }
   int32_t n_rows_of(int32_t e) const { return first_row[e + 1] - first_row[e]; }
+  int32_t expert_of(int64_t of_row) const {
+    return static_cast<int32_t>(std::upper_bound(first_row, first_row + n_experts, of_row) - first_row) - 1;
+  }
 };
 
 enum class RouterScore : uint8_t { kSoftmax, kSigmoid, kChosenSoftmax };

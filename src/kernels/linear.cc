@@ -80,8 +80,7 @@ OpWork work_of_experts(const ExpertRows& rows, std::span<const std::span<const W
 void linear_experts_reference(Stream& s, const TensorView& out, const TensorView& x, ExpertInput input,
                               const ExpertRows& rows, std::span<const Weight> experts) {
   s.team().parallel_for(rows.n_rows(), [&](int64_t row, int) {
-    const auto e = static_cast<size_t>(std::upper_bound(rows.first_row, rows.first_row + rows.n_experts, row) -
-                                       rows.first_row - 1);
+    const auto e = static_cast<size_t>(rows.expert_of(row));
     const int64_t from = input == ExpertInput::kOfRow ? row : rows.token[row];
     const TensorView y(out.row(row), DType::kF32, {1, out.row_len()}), of(x.row(from), DType::kF32, {1, x.row_len()});
     reference::linear(y, of, experts[e], 0, experts[e].n_outputs);
@@ -110,6 +109,54 @@ void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView
         for (size_t j = 0; j < out.size(); ++j) linear_experts_reference(s, out[j], x, input, rows, experts[j]);
       },
       kNoBody, [&] { return work_of_experts(rows, experts); });
+}
+
+size_t linear_heads_workspace_bytes(int64_t n_rows, int64_t n_heads, int64_t n_inputs) {
+  return cpu::linear_heads_workspace_bytes(n_rows, n_heads, n_inputs);
+}
+
+namespace {
+
+OpWork work_of_heads(int64_t n_rows, std::span<const Weight> weights) {
+  OpWork work;
+  for (const Weight& weight : weights) {
+    const Weight* const w = &weight;
+    const OpWork one = work_of(n_rows, {&w, 1});
+    for (size_t u = 0; u < kMacUnits; ++u) work.macs[u] += one.macs[u];
+    work.bytes += one.bytes;
+    work.n_outputs += one.n_outputs;
+    work.n_inputs = one.n_inputs;
+  }
+  return work;
+}
+
+void linear_heads_reference(Stream& s, const TensorView& out, const TensorView& x, std::span<const Weight> weights) {
+  const auto H = static_cast<int64_t>(weights.size());
+  s.team().parallel_for(H, [&](int64_t h, int) {
+    const Weight& w = weights[static_cast<size_t>(h)];
+    reference::linear(out.columns(h * (out.row_len() / H), w.n_outputs), x.columns(h * (x.row_len() / H), w.n_inputs),
+                      w, 0, w.n_outputs);
+  });
+}
+
+}  // namespace
+
+void linear_heads(Stream& s, const TensorView& out, const TensorView& x, std::span<const Weight> weights) {
+  const auto H = static_cast<int64_t>(weights.size());
+  CHECK(H >= 1 && weights.size() <= kMaxLinearHeads, "a weight for each head");
+  CHECK(out.dtype == DType::kF32 && x.dtype == DType::kF32, "activations are F32");
+  Dim T, N, M;
+  expect(out, {&T, &N});
+  expect(x, {&T, &M});
+  CHECK(N.value % H == 0 && M.value % H == 0, "a row is a whole number of heads");
+  for (const Weight& w : weights) {
+    CHECK(w.n_outputs == weights.front().n_outputs && w.n_inputs == weights.front().n_inputs &&
+              w.n_outputs <= N.value / H && w.n_inputs <= M.value / H,
+          "shapes disagree");
+  }
+  on_device(
+      s, "linear_heads", [&] { cpu::linear_heads(s, out, x, weights); },
+      [&] { linear_heads_reference(s, out, x, weights); }, kNoBody, [&] { return work_of_heads(T.value, weights); });
 }
 
 }  // namespace ibid::ops

@@ -53,8 +53,22 @@ size_t linear_experts_workspace_bytes(int64_t n_rows, int64_t n_inputs);
 // out[T, C] = of each token the sum of its experts' rows of y[T k, C] by their weights, in the order of
 // kernels/expert_groups.h.
 void add_experts(Stream& s, const TensorView& out, const TensorView& y, const ExpertRows& rows);
+// x[i, :] += bias[e, :] for each row i of x[T k, N] and its expert e; bias[E, N].
+void add_expert_bias(Stream& s, const TensorView& x, const TensorView& bias, const ExpertRows& rows);
 // x[i, :] *= sigmoid(gate[i]) for gate[T, 1].
 void gate_rows(Stream& s, const TensorView& x, const TensorView& gate);
+
+// Products of heads, each by a weight of its own, all [N, K]. Rows of x and out are H heads one after the other, at
+// least K and N long: the first N values of a head of out[T, H No] become the first K of the head of x[T, H Ni] times
+// weights[h]^T, with the bits that ops::linear gives them; what is behind them stays. H is at most kMaxLinearHeads.
+inline constexpr size_t kMaxLinearHeads = kMaxExperts;
+void linear_heads(Stream& s, const TensorView& out, const TensorView& x, std::span<const Weight> weights);
+size_t linear_heads_workspace_bytes(int64_t n_rows, int64_t n_heads, int64_t n_inputs);
+// Of each of H heads values [to, to + len) of out[T, H No] become values [from, from + len) of x[T, H Ni].
+struct HeadColumns {
+  int64_t to = 0, from = 0, len = 0;
+};
+void copy_heads(Stream& s, const TensorView& out, const TensorView& x, int64_t n_heads, const HeadColumns& columns);
 
 // x[T, N] += bias[N].
 void add_bias(Stream& s, const TensorView& x, const TensorView& bias);
@@ -67,6 +81,9 @@ void scale_by_position(Stream& s, const TensorView& x, std::span<const int32_t> 
 // out = silu(gate) * up and gelu_tanh(gate) * up, element by element. out may be gate or up.
 void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
 void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+// out = (u + 1) * g * sigmoid(1.702 g) with g = min(gate, limit) and u = max(min(up, limit), -limit), element by
+// element (gpt-oss). out may be gate or up; limit > 0.
+void clamped_silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up, float limit);
 
 // out = gelu(x) = x Phi(x), gelu_tanh(x) and tanh(x), element by element (Hendrycks and Gimpel 2016). out may be x.
 void gelu(Stream& s, const TensorView& out, const TensorView& x);
@@ -76,12 +93,13 @@ void tanh(Stream& s, const TensorView& out, const TensorView& x);
 void relu_squared(Stream& s, const TensorView& out, const TensorView& x);
 
 // How pairs of a head are rotated. Pair i turns by position * frequency[i]; cos and sin are multiplied by `magnitude`
-// (yarn, longrope). Only the first 2 * n_pairs values of a head turn.
+// (yarn, longrope). 2 * n_pairs values of a head turn, from its value `first` on.
 struct Rope {
   bool interleaved = false;  // pairs (2i, 2i + 1) instead of (i, i + n_pairs)
   int n_pairs = 0;
   float magnitude = 1.0f;
   const double* frequency = nullptr;  // [n_pairs], owned by the model
+  int first = 0;
 };
 // cos_sin[T, 2 * n_pairs]: cosines then sines of each token, computed once per step in double precision, rounded once.
 void rope_angles(Stream& s, const TensorView& cos_sin, const Rope& rope, std::span<const int32_t> positions);

@@ -41,6 +41,18 @@ void add_experts(Stream& s, const TensorView& out, const TensorView& y, const Ex
       kNoBody);
 }
 
+void add_expert_bias(Stream& s, const TensorView& x, const TensorView& bias, const ExpertRows& rows) {
+  expect_rows(rows);
+  Dim R{rows.n_rows()}, E{rows.n_experts}, N;
+  expect(x, {&R, &N});
+  expect(bias, {&E, &N});
+  expect_floats(x);
+  expect_floats(bias);
+  on_device(
+      s, "add_expert_bias", [&] { cpu::add_expert_bias(s, x, bias, rows); },
+      [&] { reference::add_expert_bias(x, bias, rows); }, kNoBody);
+}
+
 void gate_rows(Stream& s, const TensorView& x, const TensorView& gate) {
   Dim T, C, one{1};
   expect(x, {&T, &C});

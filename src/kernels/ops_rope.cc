@@ -20,7 +20,8 @@ void rope(Stream& s, const TensorView& x, int head_len, const Rope& rope, const 
   expect(x, {&T, &N});
   CHECK(x.dtype == DType::kF32 && cos_sin.dtype == DType::kF32);
   CHECK(cos_sin.rank == 2 && cos_sin.dim[0] >= T.value && cos_sin.dim[1] == 2 * rope.n_pairs);
-  CHECK(head_len > 0 && N.value % head_len == 0 && 2 * rope.n_pairs <= head_len, "a row is a whole number of heads");
+  CHECK(head_len > 0 && N.value % head_len == 0, "a row is a whole number of heads");
+  CHECK(rope.first >= 0 && rope.first + 2 * rope.n_pairs <= head_len, "what turns is of the head");
   on_device(
       s, "rope", [&] { cpu::rope(s, x, head_len, rope, cos_sin); },
       [&] { reference::rope(x, head_len, rope, cos_sin); }, kNoBody);

@@ -93,6 +93,14 @@ void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const Te
       s, "gelu_mul", [&] { cpu::gelu_mul(s, out, gate, up); }, [&] { reference::gelu_mul(out, gate, up); }, kNoBody);
 }
 
+void clamped_silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up, float limit) {
+  expect_alike({&out, &gate, &up});
+  CHECK(limit > 0.0f);
+  on_device(
+      s, "clamped_silu_mul", [&] { cpu::clamped_silu_mul(s, out, gate, up, limit); },
+      [&] { reference::clamped_silu_mul(out, gate, up, limit); }, kNoBody);
+}
+
 void gelu(Stream& s, const TensorView& out, const TensorView& x) {
   expect_alike({&out, &x});
   on_device(
@@ -149,6 +157,19 @@ void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_ro
   CHECK(out_rows.size() == rows.size() && std::ssize(rows) <= out.n_rows());
   on_device(
       s, "copy_rows", [&] { cpu::copy_rows(s, out, out_rows, x, rows); }, kSameAsCpu, kNoBody);
+}
+
+void copy_heads(Stream& s, const TensorView& out, const TensorView& x, int64_t n_heads, const HeadColumns& c) {
+  Dim T, N, M;
+  expect(out, {&T, &N});
+  expect(x, {&T, &M});
+  expect_f32({&out, &x});
+  CHECK(n_heads >= 1 && N.value % n_heads == 0 && M.value % n_heads == 0, "a row is a whole number of heads");
+  CHECK(c.len >= 0 && c.to >= 0 && c.from >= 0 && c.to + c.len <= N.value / n_heads &&
+            c.from + c.len <= M.value / n_heads,
+        "columns of a head");
+  on_device(
+      s, "copy_heads", [&] { cpu::copy_heads(s, out, x, n_heads, c); }, kSameAsCpu, kNoBody);
 }
 
 }  // namespace ibid::ops

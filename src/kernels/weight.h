@@ -20,7 +20,8 @@ struct Weight {
   int64_t n_outputs = 0;               // N
   int64_t n_inputs = 0;                // K
   KPieces pieces;                      // in which K is summed: part of what the weight means
-  TensorView raw;                      // the file's own bytes; for embed() and for export
+  TensorView raw;                      // the file's own bytes, for embed() and the reference; or a copy's, which may be
+                                       // gone where `packed` is not (data null)
   const std::byte* packed = nullptr;   // what the CPU's kernels read; in `owned`, or in memory of another's
   std::shared_ptr<std::byte[]> owned;  // null: another's, or nothing is packed; small weights' memory is shared
   int64_t packed_bytes = 0;            // 0: raw is read as it lies

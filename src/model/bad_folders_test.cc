@@ -500,6 +500,36 @@ const std::vector<Bad>& bad_experts_of_folders() {
          set(p, "rope_scaling.alpha", -1.0);
        },
        "alpha"},
+      {"gpt-oss in other blocks",
+       [](auto& p) {
+         set(p, "model_type", std::string("gpt_oss"));
+         set(p, "quantization_config.quant_method", std::string("fp8"));
+       },
+       "quantised"},
+      {"gpt-oss without biases",
+       [](auto& p) {
+         set(p, "model_type", std::string("gpt_oss"));
+         set(p, "attention_bias", false);
+       },
+       "attention_bias"},
+      {"gpt-oss with another slope",
+       [](auto& p) {
+         set(p, "model_type", std::string("gpt_oss"));
+         set(p, "swiglu_alpha", 1.5);
+       },
+       "1.702"},
+      {"gpt-oss with a limit of zero",
+       [](auto& p) {
+         set(p, "model_type", std::string("gpt_oss"));
+         set(p, "swiglu_limit", 0.0);
+       },
+       "limits its experts' gates"},
+      {"gpt-oss that slides without a window",
+       [](auto& p) {
+         set(p, "model_type", std::string("gpt_oss"));
+         set(p, "layer_types", std::vector<std::string>(8, "sliding_attention"));
+       },
+       "no sliding_window"},
       {"a dense architecture", [](auto& p) { set(p, "model_type", std::string("qwen3")); }, "does not run for qwen3"},
   };
   return cases;

@@ -364,6 +364,67 @@ TEST(ModelConfig, EveryBadGgufWithExpertsIsRefusedByASentence) {
   }
 }
 
+// Of gpt-oss, whose first of two layers slides.
+const std::vector<Bad>& bad_gpt_oss() {
+  static const std::vector<Bad> cases = {
+      {"no sinks", [](auto& p) { drop(p, "blk.1.attn_sinks.weight"); }, "blk.1.attn_sinks.weight"},
+      {"a sink too many", [](auto& p) { resize_dim(p, "blk.0.attn_sinks.weight", 0, 7); }, "[7]"},
+      {"no bias of the output", [](auto& p) { drop(p, "blk.0.attn_output.bias"); }, "blk.0.attn_output.bias"},
+      {"no bias of the router", [](auto& p) { drop(p, "blk.0.ffn_gate_inp.bias"); }, "blk.0.ffn_gate_inp.bias"},
+      {"no biases of experts", [](auto& p) { drop(p, "blk.0.ffn_up_exps.bias"); }, "blk.0.ffn_up_exps.bias"},
+      {"biases of other experts", [](auto& p) { resize_dim(p, "blk.0.ffn_down_exps.bias", 0, 9); }, "[9, 96]"},
+      {"biases of integers", [](auto& p) { tensor(p, "blk.0.ffn_down_exps.bias").view.dtype = DType::kI32; },
+       "for a bias"},
+      {"a pattern of windows for other layers",
+       [](auto& p) {
+         set(p, "gpt-oss.attention.sliding_window_pattern", std::vector<int64_t>{1, 0, 1});
+       },
+       "3 entries"},
+      {"a pattern of minus one", [](auto& p) { set(p, "gpt-oss.attention.sliding_window_pattern", int64_t{-1}); },
+       "pattern is -1"},
+      {"a negative window", [](auto& p) { set(p, "gpt-oss.attention.sliding_window", int64_t{-1}); },
+       "sliding window is -1"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadGgufOfGptOssIsRefusedByASentence) {
+  EXPECT_EQ(load_error(tiny_parts({.architecture = "gpt_oss"})), "");
+  for (const Bad& bad : bad_gpt_oss()) {
+    ModelFile::Parts parts = tiny_parts({.architecture = "gpt_oss"});
+    bad.change(parts);
+    const std::string error = load_error(std::move(parts));
+    EXPECT_NE(error.find(bad.says), std::string::npos) << bad.what << ": " << error;
+  }
+}
+
+// Its windows are those of every other layer, unless the file has a pattern; its yarn has no whole ends.
+TEST(ModelConfig, OfGptOssHasWhatItsGgufHasNoKeyFor) {
+  const auto config_of = [](auto change) {
+    ModelFile::Parts parts = tiny_parts({.architecture = "gpt_oss", .n_layers = 4});
+    change(parts);
+    Result<ModelConfig> config = read_config(ModelFile(std::move(parts)));
+    EXPECT_TRUE(config.ok());
+    return std::move(config).value();
+  };
+  const auto windows = [](const ModelConfig& c) {
+    std::vector<int32_t> out;
+    for (const LayerConfig& layer : c.layers) out.push_back(layer.window);
+    return out;
+  };
+  const ModelConfig plain = config_of([](ModelFile::Parts&) {});
+  EXPECT_EQ(windows(plain), (std::vector{24, 0, 24, 0}));
+  EXPECT_FALSE(plain.ropes.front().truncate);
+  EXPECT_EQ(plain.expert_clamp, 7.0f);
+  EXPECT_EQ(plain.router.score, RouterScore::kChosenSoftmax);
+  const std::string key = "gpt-oss.attention.sliding_window_pattern";
+  EXPECT_EQ(windows(config_of([&](ModelFile::Parts& p) { set(p, key, int64_t{3}); })), (std::vector{24, 24, 0, 24}));
+  EXPECT_EQ(windows(config_of([&](ModelFile::Parts& p) {
+              set(p, key, std::vector<int64_t>{0, 0, 1, 0});
+            })),
+            (std::vector{0, 0, 24, 0}));
+}
+
 TEST(ModelConfig, EveryBadGgufIsRefusedByASentence) {
   EXPECT_EQ(load_error(tiny_parts()), "");
   for (const Bad& bad : bad_ggufs()) {

@@ -20,11 +20,6 @@ void norm_heads(const Pass& p, const TensorView& x, const TensorView& weight) {
   if (weight.rank != 0) norm_heads(p, x, x, weight);
 }
 
-// Whether anything of a layer is wanted besides its keys and values.
-bool goes_on(const Pass& p, int l) {
-  return p.batch.n_rows > 0 || !p.is_last(l) || p.hidden.has(l) || p.hidden.has(l + 1);
-}
-
 void rotate_heads(const Pass& p, const TensorView& x, const LayerConfig& layer) {
   if (layer.rope == kNoRope) return;
   const auto r = static_cast<size_t>(layer.rope);
@@ -50,6 +45,15 @@ void project_each(const Pass& p, std::span<const Projections::Projection> all, c
 }
 
 }  // namespace
+
+TensorView rows_of(const TensorView& memory, int64_t rows, int64_t columns) {
+  CHECK(rows * columns <= memory.n_elements(), "intermediates of the largest step");
+  return TensorView(memory.data, DType::kF32, {rows, columns});
+}
+
+bool goes_on(const Pass& p, int l) {
+  return p.batch.n_rows > 0 || !p.is_last(l) || p.hidden.has(l) || p.hidden.has(l + 1);
+}
 
 void give_hidden(const Pass& p, int layer, const TensorView& x) {
   for (size_t i = 0; i < p.hidden.layers.size(); ++i) {
@@ -134,6 +138,7 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
     if (owns_cache) TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, k_len, c.norm_offset));
   }
   if (c.value_norm && owns_cache) w.constant(out.v_norm, layer.value_len, 1.0f);
+  if (c.sinks) TRY(w.vector(out.sinks, "blk.{}.attn_sinks.weight", l, layer.n_heads));
   return w.linear(out.output,
                   {.name = "blk.{}.attn_output",
                    .n_outputs = c.width,
@@ -169,9 +174,11 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
     ops::store_kv(p.s, kv, t.k, t.v, p.batch);
   }
   if (!has_queries) return;
-  ops::paged_attention(
-      p.s, t.attention, t.q, kv, p.batch,
-      {.scale = layer.attention_scale, .soft_cap = p.config.attention_soft_cap, .window = layer.window});
+  ops::paged_attention(p.s, t.attention, t.q, kv, p.batch,
+                       {.scale = layer.attention_scale,
+                        .soft_cap = p.config.attention_soft_cap,
+                        .window = layer.window,
+                        .sinks = w.sinks.rank == 0 ? nullptr : w.sinks.row_as<const float>(0)});
   p.seen("attention", l, t.attention);
   if (p.config.attention_gate) ops::sigmoid_mul(p.s, t.attention, t.attention, t.head_gate);
 }

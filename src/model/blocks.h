@@ -22,6 +22,8 @@ struct Projections {
 };
 void project(const Pass& p, const Projections& w, const TensorView& x);
 void project(const Pass& p, const Linear& w, const TensorView& out, const TensorView& x);
+// The first values of an intermediate of the largest step, as rows one after the other.
+TensorView rows_of(const TensorView& memory, int64_t rows, int64_t columns);
 
 // Both ends of a pass: the embedding, and the head that makes logits. Tied, they are one matrix.
 struct VocabularyWeights {
@@ -45,6 +47,7 @@ struct AttentionWeights {
                     // another's cache; the first two where values are products of the keys' weights
   TensorView q_norm, k_norm;  // [Dk], of each head, or [H Dk], [K Dk] of all together; rank 0: none
   TensorView v_norm;          // [Dv] of ones; rank 0: none
+  TensorView sinks;           // [H] F32 (ops::AttentionParams); rank 0: none
   Linear output;              // [C, H Dv]
 };
 Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t layer, AttentionWeights& out);
@@ -54,6 +57,9 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
 // t.attention -> t.out, by the product that ends any mixer.
 void mixer_output(Pass& p, const Linear& w, int layer);
 void attention_output(Pass& p, const AttentionWeights& w, int layer);
+
+// Whether anything of a layer is wanted besides what it caches.
+bool goes_on(const Pass& p, int layer);
 
 // Between the two, in the last layer: from here on rows are those whose logits are needed, unless hidden states of all
 // are. False where nothing goes on. A row's bits do not depend on the others.

@@ -130,6 +130,31 @@ Status validate_experts(const ModelConfig& config, const LayerConfig& layer, con
                    std::to_string(layer.n_experts / router.n_groups * router.groups_used));
   }
   TRY(positive("scale of experts", router.scale, 1e6));
+  if (config.expert_clamp != 0) TRY(positive("limit of experts' gates", config.expert_clamp, 1e6));
+  return {};
+}
+
+Status validate_latent(const ModelConfig& config, const LayerConfig& layer, const std::string& of) {
+  if (config.shape != Shape::kLlama) return unsupported("latent attention" + of + ", in a model of this shape");
+  const bool has_more = config.qkv_bias || config.qk_norm || config.fused_qkv || config.sinks ||
+                        config.attention_output_bias || config.attention_soft_cap != 0;
+  if (has_more) return unsupported("latent attention" + of + " with biases, norms of heads, sinks or a soft cap");
+  if (layer.n_kv_heads != 1 || layer.kv_owner != kOwnCache || layer.value_len >= layer.key_len) {
+    return invalid("the model's latent attention" + of + " keeps rows of " + std::to_string(layer.key_len) +
+                   " that begin with " + std::to_string(layer.value_len) + " values, for " +
+                   std::to_string(layer.n_kv_heads) + " heads; expected longer rows of its own, for one");
+  }
+  TRY(in_range("number of query heads" + of, layer.n_heads, kMaxExperts));
+  TRY(in_range("values of a query that do not turn" + of, layer.plain_len, kMaxHeadLen));
+  TRY(in_range("size of a head's output" + of, layer.out_len, kMaxHeadLen));
+  if (config.q_rank != 0) TRY(in_range("rank of queries", config.q_rank, kMaxWidth));
+  if (layer.rope != kNoRope) {
+    const int64_t n_turned = 2 * int64_t{config.ropes[static_cast<size_t>(layer.rope)].n_pairs};
+    if (n_turned != layer.key_len - layer.value_len) {
+      return invalid("the model's RoPE turns " + std::to_string(n_turned) + " values of latent rows" + of +
+                     ", which have " + std::to_string(layer.key_len - layer.value_len) + " for it");
+    }
+  }
   return {};
 }
 
@@ -160,7 +185,7 @@ Status validate_recurrent(const ModelConfig& config, const LayerConfig& layer, c
 Status validate_layer(const ModelConfig& config, size_t l) {
   const LayerConfig& layer = config.layers[l];
   const std::string of = l == 0 ? "" : " of layer " + std::to_string(l);
-  if (layer.mixer != Mixer::kAttention && layer.mixer != Mixer::kState) {
+  if (layer.mixer == Mixer::kNone) {
     return unsupported("layer " + std::to_string(l) + " mixes its tokens by " + std::string(mixer_name(layer.mixer)) +
                        ", which ibid does not run yet");
   }
@@ -171,7 +196,11 @@ Status validate_layer(const ModelConfig& config, size_t l) {
   TRY(in_range("number of key/value heads" + of, layer.n_kv_heads, kMaxHeads));
   TRY(in_range("head size" + of, layer.key_len, kMaxHeadLen));
   TRY(in_range("head size of values" + of, layer.value_len, kMaxHeadLen));
-  TRY(in_range("width of all heads together" + of, std::max(layer.q_len(), layer.attention_len()), kMaxWidth));
+  const bool is_latent = layer.mixer == Mixer::kLatent;
+  const int64_t widest = is_latent ? std::max(layer.latent_q_len(), layer.n_heads * layer.out_len)
+                                   : std::max(layer.q_len(), layer.attention_len());
+  TRY(in_range("width of all heads together" + of, widest, kMaxWidth));
+  if (is_latent) TRY(validate_latent(config, layer, of));
   if (layer.n_heads % layer.n_kv_heads != 0) {
     return invalid("the model has " + std::to_string(layer.n_heads) + " query heads and " +
                    std::to_string(layer.n_kv_heads) + " key/value heads" + of +
@@ -237,8 +266,13 @@ std::string_view rope_scaling_name(RopeScaling scaling) {
 
 int64_t ModelConfig::kv_projection_parameters() const {
   int64_t n = 0;
-  for (const LayerConfig& l : layers)
-    n += l.kv_owner == kOwnCache ? (l.k_len() + (l.value_is_key ? 0 : l.v_len())) * width : 0;
+  for (const LayerConfig& l : layers) {
+    if (l.mixer == Mixer::kLatent) {
+      n += l.key_len * width + l.n_heads * (l.plain_len + l.out_len) * l.value_len;
+    } else if (l.kv_owner == kOwnCache) {
+      n += (l.k_len() + (l.value_is_key ? 0 : l.v_len())) * width;
+    }
+  }
   return n;
 }
 
@@ -248,7 +282,8 @@ namespace {
 int64_t ffn_parameters(const ModelConfig& c, const LayerConfig& l, int64_t n_experts) {
   int64_t n = (c.shape == Shape::kGpt ? 2 : 3) * c.width * l.ffn_len;
   if (l.n_experts == 0) return n;
-  n += 3 * c.width * l.expert_len * n_experts + l.n_experts * (c.width + (c.router_bias ? 1 : 0));
+  n += (3 * c.width * l.expert_len + (c.expert_bias ? 2 * l.expert_len + c.width : 0)) * n_experts;
+  n += l.n_experts * (c.width + (c.router_bias ? 1 : 0) + (c.router_logit_bias ? 1 : 0));
   return n + (c.shared_gate && l.ffn_len > 0 ? c.width : 0);
 }
 
@@ -258,12 +293,17 @@ int64_t norms_of(Shape shape) {
   return shape == Shape::kGemma || shape == Shape::kGemma4 || shape == Shape::kGpt ? 4 : 2;
 }
 
+// Queries and outputs; and norms within.
 int64_t mixer_parameters(const ModelConfig& c, const LayerConfig& l) {
   if (l.recurrence == Recurrence::kShortConv) return (4 * c.width + l.conv_len) * l.conv_channels;
   if (l.recurrence == Recurrence::kDeltaNet) {
     const DeltaHeads& d = l.delta;
     return (d.qkv_len() + 2 * d.v_len() + 2 * d.n_value_heads) * c.width + l.conv_len * l.conv_channels +
            2 * d.n_value_heads + d.value_len;
+  }
+  if (l.mixer == Mixer::kLatent) {
+    const int64_t q = c.q_rank > 0 ? c.q_rank * (c.width + 1 + l.latent_q_len()) : c.width * l.latent_q_len();
+    return q + l.value_len + l.n_heads * l.out_len * c.width;
   }
   return ((c.attention_gate ? 2 : 1) * l.q_len() + l.attention_len()) * c.width;
 }
@@ -291,6 +331,7 @@ int64_t ModelConfig::n_parameters() const {
     if (attention_output_bias) n += width;
     if (ffn_bias) n += l.ffn_len + width;
     if (qkv_bias) n += l.q_len() + (owns ? l.k_len() + l.v_len() : 0);
+    n += sinks ? l.n_heads : 0;
     if (qk_norm) n += qk_norm_whole ? l.q_len() + (owns ? l.k_len() : 0) : (owns ? 2 : 1) * l.key_len;
   }
   if (shape == Shape::kGpt) n += width + (learned_positions ? trained_context_len * width : 0);

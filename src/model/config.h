@@ -34,6 +34,7 @@ struct RopeConfig {
   double factor = 1.0;           // linear, llama3, yarn
   int64_t original_context = 0;  // llama3, yarn, longrope
   double magnitude = 0.0;        // of cos and sin; 0: the scaling's own formula
+  double mscale_all = 0.0;       // yarn's, which scales the scores of latent attention (model/arch/deepseek2.cc)
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
   double beta_fast = 32.0, beta_slow = 1.0;              // yarn
   bool truncate = true;                                  // yarn: whole numbers as the ramp's ends
@@ -69,9 +70,13 @@ struct LayerConfig {
   bool value_is_key = false;  // values are the products of the keys' weights, before the keys' norm and rotation
   // F; of a layer of experts that of those that all its tokens use (shared experts) together, or 0: none.
   int64_t ffn_len = 0;
-  int64_t n_experts = 0;         // E; 0: all tokens use the same feed-forward
-  int64_t n_experts_used = 0;    // k, by each token
-  int64_t expert_len = 0;        // F of an expert
+  int64_t n_experts = 0;       // E; 0: all tokens use the same feed-forward
+  int64_t n_experts_used = 0;  // k, by each token
+  int64_t expert_len = 0;      // F of an expert
+  // Of a latent layer, whose key_len and value_len are those of its row: the values of a head's query that do not turn,
+  // and those of a head's output. The row's last key_len - value_len values turn, and as many of a head's query.
+  int64_t plain_len = 0;
+  int64_t out_len = 0;
   float attention_scale = 0.0f;  // of the scores
   int32_t window = 0;            // 0: sees everything before it; else the last `window` positions, its own included
   int rope = 0;                  // index into ModelConfig::ropes, or kNoRope
@@ -88,6 +93,8 @@ struct LayerConfig {
   int64_t state_len = 0;
 
   int64_t q_len() const { return n_heads * key_len; }
+  // Of a latent layer's queries before its up-projection of keys is part of them.
+  int64_t latent_q_len() const { return n_heads * (plain_len + key_len - value_len); }
   int64_t k_len() const { return n_kv_heads * key_len; }
   int64_t v_len() const { return n_kv_heads * value_len; }
   int64_t attention_len() const { return n_heads * value_len; }
@@ -136,7 +143,10 @@ struct ModelConfig {
   // Of the layers with experts, all alike. Its bias, of each layer, is a weight.
   Router router;
   bool router_bias = false;
-  bool shared_gate = false;  // a token's shared experts are multiplied by a sigmoid of their own
+  bool shared_gate = false;        // a token's shared experts are multiplied by a sigmoid of their own
+  bool router_logit_bias = false;  // the router's product has a bias
+  bool expert_bias = false;        // and so have the experts' products
+  float expert_clamp = 0.0f;       // the limit of ops::clamped_silu_mul between them; 0: silu(gate) * up
 
   // The switches of the llama shape.
   bool qkv_bias = false;
@@ -145,6 +155,8 @@ struct ModelConfig {
   bool qk_norm_after_rope = false;  // not before
   bool attention_gate = false;      // q has a gate beside each head, by whose sigmoid attention's output is multiplied
   bool value_norm = false;          // of each head of values, without a weight
+  bool sinks = false;               // each head has one (ops::AttentionParams)
+  int64_t q_rank = 0;               // of latent layers: their queries go through so many values; 0: one product
   bool fused_qkv = false;           // one matrix [(H + 2 K) D, C]
   bool fused_gate_up = false;       // one matrix [2 F, C]
   bool tied_embedding = false;
@@ -158,8 +170,8 @@ struct ModelConfig {
   bool ffn_bias = false;
   bool learned_positions = false;  // a row for each of trained_context_len, added to the embedding; no RoPE
 
+  bool attention_output_bias = false;
   // Those of the bert shape, which has every other bias too.
-  bool attention_output_bias = false;  // of the gpt shape too
   bool gelu_by_tanh = false;
   int64_t n_token_types = 0;
   int64_t n_labels = 0;     // that its head scores; 0: it has none

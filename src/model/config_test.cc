@@ -154,8 +154,31 @@ TEST(ModelConfig, ALayerThatCannotRunIsNamed) {
   EXPECT_EQ(refusal([](LayerConfig&) {}), "");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.mixer = Mixer::kState; }),
             "the recurrent state of layer 1 is of no kind that ibid runs in a model of this shape");
-  for (const Mixer mixer : {Mixer::kLatent, Mixer::kNone})
+  for (const Mixer mixer : {Mixer::kLatent, Mixer::kNone}) {
     EXPECT_NE(refusal([mixer](LayerConfig& l) { l.mixer = mixer; }), "");
+  }
+  const LayerConfig latent = {.mixer = Mixer::kLatent,
+                              .n_heads = 4,
+                              .n_kv_heads = 1,
+                              .key_len = 48,
+                              .value_len = 32,
+                              .ffn_len = 64,
+                              .plain_len = 24,
+                              .out_len = 40,
+                              .attention_scale = 0.125f};
+  EXPECT_EQ(refusal([&](LayerConfig& l) { l = latent; }), "");
+  const auto refused = [&](auto change) {
+    return refusal([&](LayerConfig& l) {
+      l = latent;
+      change(l);
+    });
+  };
+  EXPECT_NE(refused([](LayerConfig& l) { l.n_kv_heads = 2; }), "");
+  EXPECT_NE(refused([](LayerConfig& l) { l.value_len = 48; }), "") << "nothing turns";
+  EXPECT_NE(refused([](LayerConfig& l) { l.value_len = 40; }), "") << "its RoPE turns sixteen numbers";
+  EXPECT_NE(refused([](LayerConfig& l) { l.plain_len = 0; }), "");
+  EXPECT_NE(refused([](LayerConfig& l) { l.out_len = -8; }), "");
+  EXPECT_NE(refused([](LayerConfig& l) { l.kv_owner = 0; }), "");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.value_len = 584; }),
             "the model's head size of values of layer 1 is 584; expected 1 to 576");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.value_len = 40; }), "");

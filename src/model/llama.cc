@@ -39,6 +39,7 @@ Status LlamaModel::load_mixer(WeightLoader& w, int64_t l, Layer& out) const {
     case Recurrence::kNone:
       break;
   }
+  if (layer.mixer == Mixer::kLatent) return load_latent(w, config_, l, out.latent);
   return load_attention(w, config_, l, out.attention);
 }
 
@@ -66,6 +67,10 @@ const Linear& LlamaModel::run_mixer(Pass& p, const Layer& w, int l) {
     case Recurrence::kNone:
       break;
   }
+  if (p.layer(l).mixer == Mixer::kLatent) {
+    latent_block(p, w.latent, p.t.h, l);
+    return w.latent.output;
+  }
   attention_block(p, w.attention, p.t.h, l);
   return w.attention.output;
 }
@@ -81,7 +86,11 @@ void LlamaModel::run(Pass& p) {
     p.seen("attn_norm", l, t.h);
     const Linear& output = run_mixer(p, w, l);
     if (!keep_wanted_rows(p, l)) return;
-    mixer_output(p, output, l);
+    if (p.layer(l).mixer == Mixer::kLatent) {
+      latent_output(p, w.latent, l);
+    } else {
+      mixer_output(p, output, l);
+    }
     if (p.config.residual_scale != 1) ops::scale(p.s, t.out, p.config.residual_scale);
     ops::add_rms_norm(p.s, t.h, t.x, t.out, w.ffn_norm, eps);
     p.seen("ffn_norm", l, t.h);

@@ -1,6 +1,6 @@
-// The llama shape: pre-norm blocks, rotary attention over grouped heads or a recurrent mixer in its place, a gated
-// feed-forward with SiLU, of which a layer has one or many (experts).
-// llama, mistral, smollm, qwen2, qwen3, smollm3, phi-3, lfm2, qwen3next, qwen3.5.
+// The llama shape: pre-norm blocks, rotary attention over grouped heads, latent attention or a recurrent mixer in its
+// place, a gated feed-forward with SiLU, of which a layer has one or many (experts).
+// llama, mistral, smollm, qwen2, qwen3, smollm3, phi-3, gpt-oss, lfm2, qwen3next, qwen3.5, deepseek.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 
 #include "model/blocks.h"
 #include "model/delta_net.h"
+#include "model/latent_attention.h"
 #include "model/model.h"
 #include "model/moe.h"
 #include "model/short_conv.h"
@@ -24,6 +25,7 @@ class LlamaModel final : public Model {
     TensorView attn_norm, ffn_norm;  // [C]
     TensorView next_norm;            // [C] attn_norm of the next layer; of the last one: the final norm
     AttentionWeights attention;
+    LatentWeights latent;         // of a layer of Mixer::kLatent, in its place
     ShortConvWeights short_conv;  // of a layer with such a mixer, which has no attention
     DeltaNetWeights delta_net;    // likewise
     FfnWeights ffn;               // of a layer without experts

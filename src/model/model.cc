@@ -66,7 +66,13 @@ size_t workspace_bytes(const Stream& s, const ModelConfig& c, const ModelOptions
                                                                    static_cast<int32_t>(layer.value_len),
                                                                    static_cast<int32_t>(o.context_len)));
     }
-    for (const int64_t n_inputs : {layer.mixed_len(), layer.ffn_len})
+    const bool is_latent = layer.mixer == Mixer::kLatent;
+    if (is_latent) {
+      bytes = std::max(bytes, ops::linear_heads_workspace_bytes(o.step_tokens, layer.n_heads,
+                                                                std::max(layer.plain_len, layer.value_len)));
+    }
+    for (const int64_t n_inputs :
+         {is_latent ? layer.n_heads * layer.out_len : layer.mixed_len(), layer.ffn_len, c.q_rank})
       bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, n_inputs));
     if (layer.n_experts == 0) continue;
     const int64_t n_rows = o.step_tokens * layer.n_experts_used;

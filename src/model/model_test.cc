@@ -264,7 +264,10 @@ TEST(Model, ParameterCountsAreThoseOfTheTensors) {
     for (const TensorInfo& t : file->tensors()) {
       if (t.name.starts_with("rope_")) continue;
       all += t.view.n_elements();
-      if (t.name.ends_with("attn_k.weight") || t.name.ends_with("attn_v.weight")) kv += t.view.n_elements();
+      for (const char* of_kv :
+           {"attn_k.weight", "attn_v.weight", "attn_kv_a_mqa.weight", "attn_k_b.weight", "attn_v_b.weight"}) {
+        if (t.name.ends_with(of_kv)) kv += t.view.n_elements();
+      }
     }
     EXPECT_EQ(m.model->config().n_parameters(), all) << architecture;
     if (m.model->config().fused_qkv) continue;

@@ -7,10 +7,6 @@
 namespace ibid {
 namespace {
 
-TensorView rows_of(const TensorView& memory, int64_t rows, int64_t columns) {
-  CHECK(rows * columns <= memory.n_elements(), "intermediates of the largest step");
-  return TensorView(memory.data, DType::kF32, {rows, columns});
-}
 int32_t* integers(const TensorView& memory) { return reinterpret_cast<int32_t*>(memory.data); }
 
 ExpertRows rows_of_step(const ExpertScratch& t, const LayerConfig& layer, int64_t n_tokens) {
@@ -24,6 +20,10 @@ ExpertRows rows_of_step(const ExpertScratch& t, const LayerConfig& layer, int64_
           .first_row = integers(t.first_row)};
 }
 
+void add_bias(const Pass& p, const TensorView& x, const TensorView& bias, const ExpertRows& rows) {
+  if (bias.rank != 0) ops::add_expert_bias(p.s, x, bias, rows);
+}
+
 // Each row's expert of x -> y[T k, C].
 void each_expert(const Pass& p, const MoeWeights& w, const LayerConfig& layer, const ExpertRows& rows,
                  const TensorView& x, const TensorView& y) {
@@ -33,14 +33,22 @@ void each_expert(const Pass& p, const MoeWeights& w, const LayerConfig& layer, c
   if (!w.gate_up.empty()) {
     const std::array<std::span<const Weight>, 1> fused = {w.gate_up};
     ops::linear_experts(p.s, {&both, 1}, x, ops::ExpertInput::kOfToken, rows, fused);
+    add_bias(p, both, w.gate_up_bias, rows);
   } else {
     const std::array<std::span<const Weight>, 2> apart = {w.gate, w.up};
     const std::array<TensorView, 2> out = {gate, up};
     ops::linear_experts(p.s, out, x, ops::ExpertInput::kOfToken, rows, apart);
+    add_bias(p, gate, w.gate_bias, rows);
+    add_bias(p, up, w.up_bias, rows);
   }
-  activation_of(p.config)(p.s, gate, gate, up);
+  if (p.config.expert_clamp != 0) {
+    ops::clamped_silu_mul(p.s, gate, gate, up, p.config.expert_clamp);
+  } else {
+    activation_of(p.config)(p.s, gate, gate, up);
+  }
   const std::array<std::span<const Weight>, 1> down = {w.down};
   ops::linear_experts(p.s, {&y, 1}, gate, ops::ExpertInput::kOfRow, rows, down);
+  add_bias(p, y, w.down_bias, rows);
 }
 
 // t.h -> t.out.
@@ -57,24 +65,45 @@ void run_shared(const Pass& p, const MoeWeights& w, int l) {
   p.seen("shared_out", l, t.out);
 }
 
+Status load_products(WeightLoader& w, const ModelConfig& c, int64_t l, MoeWeights& out) {
+  const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
+  const int64_t E = layer.n_experts, F = layer.expert_len, C = c.width;
+  const LinearSpec gate_up = {
+      .name = "blk.{}.ffn_gate_up_exps", .n_outputs = 2 * F, .n_inputs = C, .cut = Cut::kOutputs};
+  const LinearSpec down = {.name = "blk.{}.ffn_down_exps", .n_outputs = C, .n_inputs = F, .cut = Cut::kInputs};
+  if (w.has_turned_experts(gate_up, l)) {
+    TRY(w.turned_experts(out.gate_up, gate_up, l, E, RowOrder::kPairs));
+    TRY(w.turned_experts(out.down, down, l, E, RowOrder::kAsTheyAre));
+    if (!c.expert_bias) return {};
+    TRY(w.expert_bias(out.gate_up_bias, gate_up, l, E, RowOrder::kPairs));
+    return w.expert_bias(out.down_bias, down, l, E, RowOrder::kAsTheyAre);
+  }
+  const auto into = [&](std::vector<Weight>& to, TensorView& bias, const LinearSpec& spec) -> Status {
+    TRY(w.experts(to, spec, l, E));
+    return c.expert_bias ? w.expert_bias(bias, spec, l, E, RowOrder::kAsTheyAre) : Status{};
+  };
+  if (w.has("blk.{}.ffn_gate_up_exps.weight", l)) {
+    TRY(into(out.gate_up, out.gate_up_bias, gate_up));
+  } else {
+    LinearSpec one = gate_up;
+    one.n_outputs = F;
+    one.name = "blk.{}.ffn_gate_exps";
+    TRY(into(out.gate, out.gate_bias, one));
+    one.name = "blk.{}.ffn_up_exps";
+    TRY(into(out.up, out.up_bias, one));
+  }
+  return into(out.down, out.down_bias, down);
+}
+
 }  // namespace
 
 Status load_experts(WeightLoader& w, const ModelConfig& c, int64_t l, MoeWeights& out) {
   const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
-  const int64_t E = layer.n_experts, F = layer.expert_len, C = c.width;
-  TRY(w.float_matrix(out.router, "blk.{}.ffn_gate_inp.weight", l, E, C));
+  const int64_t E = layer.n_experts;
+  TRY(w.float_matrix(out.router, "blk.{}.ffn_gate_inp.weight", l, E, c.width));
   if (c.router_bias) TRY(w.vector(out.bias, "blk.{}.exp_probs_b.bias", l, E));
-  const auto into = [&](std::vector<Weight>& to, std::string_view name, int64_t n_outputs) {
-    return w.experts(to, {.name = name, .n_outputs = n_outputs, .n_inputs = C, .cut = Cut::kOutputs}, l, E);
-  };
-  if (w.has("blk.{}.ffn_gate_up_exps.weight", l)) {
-    TRY(into(out.gate_up, "blk.{}.ffn_gate_up_exps", 2 * F));
-  } else {
-    TRY(into(out.gate, "blk.{}.ffn_gate_exps", F));
-    TRY(into(out.up, "blk.{}.ffn_up_exps", F));
-  }
-  return w.experts(out.down, {.name = "blk.{}.ffn_down_exps", .n_outputs = C, .n_inputs = F, .cut = Cut::kInputs}, l,
-                   E);
+  if (c.router_logit_bias) TRY(w.vector(out.router.bias, "blk.{}.ffn_gate_inp.bias", l, E));
+  return load_products(w, c, l, out);
 }
 
 Status load_moe(WeightLoader& w, const ModelConfig& c, int64_t l, MoeWeights& out) {

@@ -65,6 +65,7 @@ class NaiveLlama {
 
  private:
   Row mixed(const std::string& p, size_t l, const Row& h) {
+    if (c_.layers[l].mixer == Mixer::kLatent) return latent(p, l, h);
     const Recurrence kind = c_.layers[l].recurrence;
     return kind == Recurrence::kShortConv  ? convolved(p, l, h)
            : kind == Recurrence::kDeltaNet ? through_delta_net(p, l, h)
@@ -94,9 +95,9 @@ class NaiveLlama {
       keys_[l].push_back(k);
       values_[l].push_back(v);
     }
-    Row out = attend(q, l);
+    Row out = attend(q, l, layer);
     for (size_t i = 0; i < gate.size(); ++i) out[i] /= 1 + std::exp(-gate[i]);
-    return times(p + "attn_output.weight", out);
+    return projected(p + "attn_output", out);
   }
   // The last inputs, each by its tap.
   static Row convolve(const Row& taps, const std::vector<Row>& inputs) {
@@ -159,6 +160,45 @@ class NaiveLlama {
     for (size_t c = 0; c < C; ++c) out[c] *= bcx[C + c];
     return times(p + "shortconv.out_proj.weight", out);
   }
+  // With keys and values of all heads, made of what a token's row holds.
+  Row latent(const std::string& p, size_t l, const Row& h) {
+    const LayerConfig& layer = c_.layers[l];
+    const auto H = static_cast<size_t>(layer.n_heads), R = static_cast<size_t>(layer.value_len);
+    const auto plain = static_cast<size_t>(layer.plain_len), turned = static_cast<size_t>(layer.key_len) - R;
+    const LayerConfig what_turns = {.key_len = static_cast<int64_t>(turned), .rope = layer.rope};
+    const auto split = [&](const Row& row, size_t at, size_t n) {
+      return Row(row.begin() + static_cast<std::ptrdiff_t>(at), row.begin() + static_cast<std::ptrdiff_t>(at + n));
+    };
+    Row q = c_.q_rank > 0 ? times(p + "attn_q_b.weight",
+                                  norm(times(p + "attn_q_a.weight", h), weights_.at(p + "attn_q_a_norm.weight")))
+                          : times(p + "attn_q.weight", h);
+    const Row row = times(p + "attn_kv_a_mqa.weight", h);
+    const Row c = norm(split(row, 0, R), weights_.at(p + "attn_kv_a_norm.weight"));
+    Row shared = split(row, R, turned), keys, values = times(p + "attn_v_b.weight", c);
+    turn(shared, what_turns, n_tokens_);
+    const Row& k_b = weights_.at(p + "attn_k_b.weight");
+    for (size_t head = 0; head < H; ++head) {
+      for (size_t i = 0; i < plain; ++i) {
+        double sum = 0;
+        for (size_t r = 0; r < R; ++r) sum += k_b[(head * R + r) * plain + i] * c[r];
+        keys.push_back(sum);
+      }
+      keys.insert(keys.end(), shared.begin(), shared.end());
+      Row of_query = split(q, head * (plain + turned) + plain, turned);
+      turn(of_query, what_turns, n_tokens_);
+      std::ranges::copy(of_query, q.begin() + static_cast<std::ptrdiff_t>(head * (plain + turned) + plain));
+    }
+    keys_[l].push_back(keys);
+    values_[l].push_back(values);
+    const Row out = attend(q, l,
+                           {.n_heads = layer.n_heads,
+                            .n_kv_heads = layer.n_heads,
+                            .key_len = static_cast<int64_t>(plain + turned),
+                            .value_len = layer.out_len,
+                            .attention_scale = layer.attention_scale,
+                            .window = layer.window});
+    return times(p + "attn_output.weight", out);
+  }
   static void add(Row& x, const Row& y) {
     for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
   }
@@ -188,11 +228,23 @@ class NaiveLlama {
         const size_t row = (static_cast<size_t>(which) * n_outputs + n) * of.size();
         for (size_t i = 0; i < of.size(); ++i) out[n] += w[row + i] * of[i];
       }
+      const auto bias = weights_.find(before + name + after.substr(0, after.size() - 6) + "bias");
+      for (size_t n = 0; bias != weights_.end() && n < n_outputs; ++n)
+        out[n] += bias->second[static_cast<size_t>(which) * n_outputs + n];
       return out;
     };
     Row gate = part("gate", F, x);
-    const Row up = part("up", F, x);
-    for (size_t i = 0; i < F; ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+    Row up = part("up", F, x);
+    const double limit = c_.expert_clamp;
+    for (size_t i = 0; i < F; ++i) {
+      double slope = 1;
+      if (limit > 0 && after.starts_with("_exps")) {
+        gate[i] = std::min(gate[i], limit);
+        up[i] = std::clamp(up[i], -limit, limit) + 1;
+        slope = 1.702;
+      }
+      gate[i] = gate[i] / (1 + std::exp(-slope * gate[i])) * up[i];
+    }
     return part("down", C, gate);
   }
   // The experts of the highest choice, lower ones first among equals.
@@ -219,8 +271,9 @@ class NaiveLlama {
   }
   Row mixture(const std::string& p, const LayerConfig& layer, const Row& x) const {
     const Router& r = c_.router;
-    Row scores = times(p + "ffn_gate_inp.weight", x);
+    Row scores = projected(p + "ffn_gate_inp", x);
     double sum = 0;
+    const bool of_chosen = r.score == RouterScore::kChosenSoftmax;  // softmax of them: of all, then to a sum of 1
     for (double& s : scores) sum += s = r.score == RouterScore::kSigmoid ? 1 / (1 + std::exp(-s)) : std::exp(s);
     if (r.score == RouterScore::kSoftmax) {
       for (double& s : scores) s /= sum;
@@ -232,7 +285,8 @@ class NaiveLlama {
     for (const int32_t e : used) by += scores[static_cast<size_t>(e)];
     Row out(x.size());
     for (const int32_t e : used) {
-      const double weight = scores[static_cast<size_t>(e)] / (r.normalises ? by : 1) * static_cast<double>(r.scale);
+      const double weight =
+          scores[static_cast<size_t>(e)] / (r.normalises || of_chosen ? by : 1) * static_cast<double>(r.scale);
       Row y = gated(p + "ffn_", "_exps.weight", e, layer.expert_len, x);
       for (double& v : y) v *= weight;
       add(out, y);
@@ -284,8 +338,7 @@ class NaiveLlama {
       }
     }
   }
-  Row attend(const Row& q, size_t l) const {
-    const LayerConfig& layer = c_.layers[l];
+  Row attend(const Row& q, size_t l, const LayerConfig& layer) const {
     const size_t own = layer.kv_owner == kOwnCache ? l : static_cast<size_t>(layer.kv_owner);
     const auto Dk = static_cast<size_t>(layer.key_len), Dv = static_cast<size_t>(layer.value_len);
     const auto H = static_cast<size_t>(layer.n_heads), window = static_cast<size_t>(layer.window);
@@ -301,7 +354,9 @@ class NaiveLlama {
         p.push_back(score * static_cast<double>(layer.attention_scale));
         highest = std::fmax(highest, p.back());
       }
+      const auto sinks = weights_.find("blk." + std::to_string(numbers_[l]) + ".attn_sinks.weight");
       for (double& s : p) sum += s = std::exp(s - highest);
+      if (sinks != weights_.end()) sum += std::exp(sinks->second[h] - highest);
       for (size_t t = first; t < n; ++t) {
         for (size_t i = 0; i < Dv; ++i) out[h * Dv + i] += p[t - first] / sum * values_[own][t][h / group * Dv + i];
       }
@@ -412,7 +467,7 @@ TEST(NaiveReference, HasTheLogitsOfLayersThatDifferInAllSizes) {
 }
 
 TEST(NaiveReference, HasTheLogitsOfModelsWithExperts) {
-  for (const char* architecture : {"qwen3moe", "qwen2moe", "glm4moe"}) {
+  for (const char* architecture : {"qwen3moe", "qwen2moe", "glm4moe", "gpt_oss"}) {
     SCOPED_TRACE(architecture);
     const auto file = testing::tiny_model_file({.architecture = architecture, .seed = 2});
     testing::LoadedModel m(file);
@@ -428,6 +483,20 @@ TEST(NaiveReference, HasTheLogitsOfModelsWithRecurrentLayers) {
     const auto file = testing::tiny_model_file({.architecture = architecture, .seed = 2, .n_layers = 5});
     testing::LoadedModel m(file);
     const std::vector<TokenId> tokens = testing::some_tokens(24, m.model->config().vocab_size);
+    NaiveLlama naive(*file, m.model->config());
+    expect_near(logits_of(*m.model, *m.stream, tokens), naive, tokens);
+  }
+}
+
+// Row M2: queries and outputs that have the up-projections of keys and values in them give what expanded keys and
+// values give.
+TEST(NaiveReference, HasTheLogitsOfLatentAttention) {
+  for (const int64_t q_rank : {64, 0}) {
+    ModelConfig config = testing::tiny_config({.architecture = "deepseek2"});
+    config.q_rank = q_rank;
+    const auto file = testing::tiny_file_of(config, {.architecture = "deepseek2", .seed = 2});
+    testing::LoadedModel m(file);
+    const std::vector<TokenId> tokens = testing::some_tokens(40, m.model->config().vocab_size);
     NaiveLlama naive(*file, m.model->config());
     expect_near(logits_of(*m.model, *m.stream, tokens), naive, tokens);
   }
@@ -494,7 +563,7 @@ TEST(SharedCaches, HaveTheReferencesLogitsAndAPartOfTheMemory) {
 
 // A token's experts and its row's bits do not depend on the other tokens of the step.
 TEST(Experts, BitsDependOnNeitherStepsNorThreads) {
-  for (const char* architecture : {"qwen3moe", "qwen2moe", "glm4moe"}) {
+  for (const char* architecture : {"qwen3moe", "qwen2moe", "glm4moe", "gpt_oss", "deepseek2"}) {
     for (const DType dtype : {DType::kF16, DType::kQ8_0, DType::kBF16}) {
       const auto file = testing::tiny_model_file({.architecture = architecture, .dtype = dtype});
       testing::LoadedModel one(file), three(file, {.step_tokens = 128, .max_rows = 128}, 3);

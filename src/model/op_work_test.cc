@@ -1,6 +1,7 @@
 // The work that ops report (kernels/op_profile.h) equals the formulas.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <string_view>
 
@@ -128,6 +129,29 @@ TEST(OpWork, OfExpertsIsThatOfTheOnesThatAreUsed) {
   m.logits(testing::some_tokens(60, 96), {});
   EXPECT_EQ(counted.macs("linear_experts"), 60 * 2 * layer.n_experts_used * one);
   EXPECT_EQ(counted.sums["linear_experts"].bytes, 2 * layer.n_experts * one * 2) << "all are used";
+}
+
+// Row M2: what a token of latent attention computes besides attention does not grow with the context; no up-projection
+// of keys or values runs over what is cached.
+TEST(OpWork, OfLatentAttentionIsThatOfItsTokensWhateverTheContext) {
+  LoadedModel m(testing::TinyModelOptions{.architecture = "deepseek2"});
+  const ModelConfig& c = m.model->config();
+  const LayerConfig& l = c.layers.front();
+  OneSequence text(*m.model, *m.stream, {.capacity = 256});
+  const auto tokens = testing::some_tokens(202, 96);
+  const auto decode = [&](size_t at) {
+    text.append(
+        std::span(tokens).subspan(static_cast<size_t>(text.n_tokens()), at - static_cast<size_t>(text.n_tokens())), {});
+    Counted counted;
+    text.append(std::span(tokens).subspan(at, 1), [](int64_t, const TensorView&) {});
+    return std::array{counted.macs("linear"), counted.macs("linear_heads"), counted.macs("paged_attention")};
+  };
+  const auto at_ten = decode(10), at_two_hundred = decode(200);
+  EXPECT_EQ(at_ten[0], at_two_hundred[0]);
+  EXPECT_EQ(at_ten[1], at_two_hundred[1]);
+  EXPECT_EQ(at_ten[1], c.n_layers * l.n_heads * (l.plain_len + l.out_len) * l.value_len);
+  EXPECT_EQ(at_ten[2], c.n_layers * l.n_heads * 11 * (l.key_len + l.value_len));
+  EXPECT_EQ(at_two_hundred[2], c.n_layers * l.n_heads * 201 * (l.key_len + l.value_len));
 }
 
 // Products of quantised weights are int8's; a window bounds what attention reads.

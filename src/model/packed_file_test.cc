@@ -282,10 +282,10 @@ TEST_F(Packed, EveryByteOfATileIsWritten) {
 TEST_F(Packed, VersionIsThatOfTheBytes) {
   XXH64_hash_t hash = kPackedVersion;
   for (const DType dtype : testing::tiny_dtypes()) {
-    constexpr int64_t kOutputs = 40, kInputs = 512;
-    std::vector<std::byte> raw(static_cast<size_t>(kOutputs * row_bytes(dtype, kInputs)));
+    constexpr int64_t kN = 40, kK = 512;
+    std::vector<std::byte> raw(static_cast<size_t>(kN * row_bytes(dtype, kK)));
     for (size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::byte>((i * 2654435761u) >> 13);
-    const Weight w = prepare_weight(stream_, TensorView(raw.data(), dtype, {kOutputs, kInputs}));
+    const Weight w = prepare_weight(stream_, TensorView(raw.data(), dtype, {kN, kK}));
     hash = XXH3_64bits_withSeed(w.packed, static_cast<size_t>(w.packed_bytes), hash);
   }
   EXPECT_EQ(hash, 16175957793531131881u);

@@ -34,7 +34,8 @@ class Requantise : public ::testing::Test {
   }
   static RequantiseOptions options_of(const ModelFile& file, QuantMix mix, int64_t kv_groups = 0) {
     const ModelConfig c = read_config(file).value();
-    const LayerConfig& layer = *c.first_with(Mixer::kAttention);
+    const LayerConfig* attention = c.first_with(Mixer::kAttention);
+    const LayerConfig& layer = attention != nullptr ? *attention : c.layers.front();
     return {mix, c.architecture, c.n_layers, layer.n_heads, layer.n_kv_heads, layer.key_len, kv_groups};
   }
 
@@ -97,7 +98,8 @@ TEST_F(Requantise, EveryArchitectureRunsInOtherTypesAndWithFewerKeyValueHeads) {
     const auto made = requantise(*from, to_, options, team_);
     ASSERT_TRUE(made) << architecture << ": " << made.error().message;
     auto file = std::make_shared<const ModelFile>(ModelFile::open(to_).value());
-    EXPECT_EQ(read_config(*file).value().first_with(Mixer::kAttention)->n_kv_heads, alike ? 1 : 2) << architecture;
+    const ModelConfig made_config = read_config(*file).value();
+    for (const LayerConfig& layer : made_config.layers) EXPECT_LE(layer.n_kv_heads, alike ? 1 : 2) << architecture;
     Stream stream(team_);
     auto model = load_model(file, {.context_len = 64, .step_tokens = 8, .max_rows = 8}, stream);
     ASSERT_TRUE(model) << architecture << ": " << model.error().message;

@@ -48,6 +48,13 @@ void lay_out_recurrent(ScratchLayout& layout, const ModelConfig& c, int64_t T, R
   out.grouped = layout.take(T, in + z);
 }
 
+void lay_out_latent(ScratchLayout& layout, const ModelConfig& c, int64_t T, LatentScratch& out) {
+  if (c.first_with(Mixer::kLatent) == nullptr) return;
+  out.q_a = layout.take(T, c.q_rank);
+  out.q = layout.take(T, c.most(&LayerConfig::latent_q_len));
+  out.out = layout.take(T, c.most([](const LayerConfig& l) { return l.n_heads * l.out_len; }));
+}
+
 }  // namespace
 
 TensorView ScratchLayout::take(int64_t rows, int64_t columns) {
@@ -103,6 +110,7 @@ void Scratch::lay_out(ScratchLayout& layout, const ModelConfig& c, int64_t T, in
     layer_embedding.gate = layout.take(T, c.layer_embedding_len);
     layer_embedding.wanted = layout.take(R, c.layer_embedding_len);
   }
+  lay_out_latent(layout, c, T, latent);
   cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) cos_sin.push_back(layout.take(T, 2 * rope.n_pairs));
 }
@@ -127,6 +135,7 @@ void Scratch::cut_to(const Scratch& whole, int64_t n_tokens, int64_t n_rows) {
   recurrent = whole.recurrent;
   experts = whole.experts;
   layer_embedding = whole.layer_embedding;
+  latent = whole.latent;
   x_rows = whole.x_rows.first_rows(n_rows);
   attention_rows = whole.attention_rows.first_rows(n_rows);
   cos_sin.resize(whole.cos_sin.size());  // allocates in the first step only: load reserves by a first cut

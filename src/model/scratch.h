@@ -62,6 +62,14 @@ struct RecurrentScratch {
   TensorView grouped;  // [T, ...] several of these in one, part by part of each key head
 };
 
+// Of layers with latent attention (model/latent_attention.cc), whose H, plain, turn, Q and V those are. Their rows are
+// in k, their absorbed queries in q.
+struct LatentScratch {
+  TensorView q_a;  // [T, Q]
+  TensorView q;    // [T, H (plain + turn)]
+  TensorView out;  // [T, H V]
+};
+
 struct Scratch {
   TensorView x;                           // [T, C] the residual stream
   TensorView h;                           // [T, C] x after a norm
@@ -77,6 +85,7 @@ struct Scratch {
   RecurrentScratch recurrent;             // of the largest step whatever the step; empty where no layer is recurrent
   LayerEmbeddingScratch layer_embedding;  // likewise
   ExpertScratch experts;                  // of the largest step whatever the step; empty where no layer has experts
+  LatentScratch latent;                   // likewise
 
   static Result<Scratch> allocate(const ModelConfig& config, int64_t step_tokens, int64_t max_rows,
                                   const DeviceMemory& memory = cpu_memory());

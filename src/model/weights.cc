@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
+#include "kernels/reference.h"
+#include "tensor/block_formats.h"
 #include "tensor/dequantise.h"
 
 namespace ibid {
@@ -142,11 +145,16 @@ std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer
     if (file_.find(layer_name(name, 0)) != nullptr) return name;  // of an expert its first
     if (first.empty()) first = std::move(name);
   }
-  CHECK(!first.empty(), "a name of the table");
   return first;
 }
 
+bool WeightLoader::has(std::string_view name, int64_t layer) const {
+  const std::string in_file = name_in_file(name, layer);
+  return !in_file.empty() && file_.find(in_file) != nullptr;
+}
+
 Result<TensorView> WeightLoader::find(const std::string& in_file, std::initializer_list<int64_t> shape) {
+  CHECK(!in_file.empty(), "a name of the table");
   const TensorInfo* info = file_.find(in_file);
   if (info == nullptr) {
     return invalid(file_.path() + " has no tensor " + in_quotes(in_file) + ", which " + config_.architecture +
@@ -265,6 +273,194 @@ Status WeightLoader::experts(std::vector<Weight>& out, const LinearSpec& spec, i
     out = pack_all(view, pieces(view.dtype), in_file);
   }
   for (const Weight& weight : out) count(weight, false);
+  return {};
+}
+
+namespace {
+
+// Row r of a product [N, K] in the order that its matrices have one above the other.
+int64_t row_in_order(int64_t r, int64_t n_rows, RowOrder order) {
+  return order == RowOrder::kPairs ? r / 2 + r % 2 * (n_rows / 2) : r;
+}
+
+// [E, K, N] -> [E, N, K], of elements of one size.
+template <typename Element>
+void turn(ThreadTeam& team, const TensorView& from, RowOrder order, Element* to) {
+  constexpr int64_t kRows = 16;  // of a part
+  const int64_t K = from.dim[1], N = from.dim[2], n_parts = (N + kRows - 1) / kRows;
+  const auto* x = reinterpret_cast<const Element*>(from.data);
+  team.parallel_for(from.dim[0] * n_parts, [&](int64_t part, int) {
+    const int64_t e = part / n_parts, begin = part % n_parts * kRows, end = std::min(N, begin + kRows);
+    for (int64_t k = 0; k < K; ++k) {
+      for (int64_t n = begin; n < end; ++n) to[(e * N + row_in_order(n, N, order)) * K + k] = x[(e * K + k) * N + n];
+    }
+  });
+}
+
+// blocks[E, N, K / 32, 16] and exponents[E, N, K / 32] -> [E, N, K] of MXFP4, of which a block's low halves are its
+// first 16 values.
+void join_mxfp4(ThreadTeam& team, const TensorView& blocks, const TensorView& exponents, RowOrder order,
+                BlockMXFP4* to) {
+  const int64_t N = blocks.dim[1], n_blocks = blocks.dim[2];
+  team.parallel_for(blocks.dim[0] * N, [&](int64_t r, int) {
+    const auto* codes = reinterpret_cast<const uint8_t*>(blocks.data) + r * n_blocks * 16;
+    const auto* exponent = reinterpret_cast<const uint8_t*>(exponents.data) + r * n_blocks;
+    const auto code = [&codes](int i) { return codes[i / 2] >> (i % 2 * 4) & 15; };
+    BlockMXFP4* const row = to + (r / N * N + row_in_order(r % N, N, order)) * n_blocks;
+    for (int64_t b = 0; b < n_blocks; ++b, codes += 16) {
+      row[b].exponent = exponent[b];
+      for (int i = 0; i < 16; ++i) row[b].codes[i] = static_cast<uint8_t>(code(i) | code(i + 16) << 4);
+    }
+  });
+}
+
+std::unique_ptr<float[]> memory_for(const TensorView& view) {
+  return std::make_unique<float[]>(static_cast<size_t>((view.n_rows() * view.row_stride_bytes + 3) / 4));
+}
+
+}  // namespace
+
+void WeightLoader::take_copy(std::vector<Weight>& out, const TensorView& view, const KPieces& pieces,
+                             std::unique_ptr<float[]> copy) {
+  if (sized_only_) {
+    out.clear();
+    for (int64_t e = 0; e < view.dim[0]; ++e) {
+      Weight& w = out.emplace_back();
+      w = {.dtype = view.dtype, .n_outputs = view.dim[1], .n_inputs = view.dim[2], .pieces = pieces};
+      w.raw = TensorView(nullptr, view.dtype, {view.dim[1], view.dim[2]});
+      w.packed_bytes = prepared_bytes(stream_, w.raw);
+    }
+  } else {
+    out = prepare_weights(stream_, view, pieces);
+  }
+  for (const Weight& weight : out) count(weight, false);
+  // Kernels read the packed form, and the copy is as long.
+  const bool is_read = reference::selected() || out.front().packed_bytes == 0;
+  if (copy == nullptr) return;
+  if (is_read) return copies_.push_back(std::move(copy));
+  for (Weight& weight : out) weight.raw.data = nullptr;
+}
+
+bool WeightLoader::has_turned_experts(const LinearSpec& spec, int64_t layer) const {
+  const std::string name(spec.name);
+  return has(name + ".turned", layer) || has(name + ".blocks", layer);
+}
+
+Status WeightLoader::turned_experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts,
+                                    RowOrder order) {
+  const std::string name(spec.name);
+  const int64_t N = spec.n_outputs, K = spec.n_inputs;
+  const bool in_blocks = has(name + ".blocks", layer);
+  const std::string in_file = name_in_file(name + (in_blocks ? ".blocks" : ".turned"), layer);
+  TensorView from, exponents, view;
+  if (in_blocks) {
+    if (K % 32 != 0) {
+      return invalid(
+          file_.path() + ": tensor " + in_quotes(in_file) + " has blocks of 32 values in rows of " + std::to_string(K),
+          in_file);
+    }
+    const std::string of_exponents = name_in_file(name + ".exponents", layer);
+    ASSIGN_OR_RETURN(from, find(in_file, {n_experts, N, K / 32, 16}));
+    ASSIGN_OR_RETURN(exponents, find(of_exponents, {n_experts, N, K / 32}));
+    for (const auto& [bytes, of] : {std::pair(&from, &in_file), std::pair(&exponents, &of_exponents)}) {
+      if (bytes->dtype == DType::kI8) continue;
+      return invalid(file_.path() + ": tensor " + in_quotes(*of) + " is of type " +
+                         std::string(traits(bytes->dtype).name) + "; expected U8 for blocks of MXFP4",
+                     *of);
+    }
+    view = TensorView(nullptr, DType::kMXFP4, {n_experts, N, K});
+  } else {
+    ASSIGN_OR_RETURN(from, find(in_file, {n_experts, K, N}));
+    TRY(expect_floats(from, in_file, "columns of experts"));
+    view = TensorView(nullptr, from.dtype, {n_experts, N, K});
+  }
+  TRY(check_supported(view, in_file));
+  std::unique_ptr<float[]> copy;
+  if (!sized_only_) {
+    copy = memory_for(view);
+    view.data = reinterpret_cast<std::byte*>(copy.get());
+    if (in_blocks) {
+      join_mxfp4(stream_.team(), from, exponents, order, reinterpret_cast<BlockMXFP4*>(copy.get()));
+    } else if (from.dtype == DType::kF32) {
+      turn(stream_.team(), from, order, copy.get());
+    } else {
+      turn(stream_.team(), from, order, reinterpret_cast<uint16_t*>(copy.get()));
+    }
+  }
+  const KPieces pieces = spec.cut == Cut::kInputs ? pieces_of(view.dtype, K, spec.group_len) : one_piece(K);
+  take_copy(out, view, pieces, std::move(copy));
+  return {};
+}
+
+Status WeightLoader::heads(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_heads) {
+  const std::string in_file = name_in_file(std::string(spec.name) + ".weight", layer);
+  const int64_t N = spec.n_outputs, K = spec.n_inputs;
+  const TensorInfo* info = in_file.empty() ? nullptr : file_.find(in_file);
+  const bool is_flat = info != nullptr && info->view.rank == 2;
+  ASSIGN_OR_RETURN(TensorView view,
+                   is_flat ? find_matrix(in_file, {n_heads * N, K}) : find_matrix(in_file, {n_heads, N, K}));
+  TRY(check_supported(view, in_file));
+  view = TensorView(view.data, view.dtype, {n_heads, N, K});
+  out = sized_only_ ? std::vector<Weight>() : pack_all(view, one_piece(K), in_file);
+  for (int64_t h = 0; sized_only_ && h < n_heads; ++h)
+    TRY(prepare(out.emplace_back(), view.matrix(h), one_piece(K), in_file));
+  for (const Weight& weight : out) count(weight, false);
+  return {};
+}
+
+Status WeightLoader::split_heads(std::vector<Weight>& k_b, std::vector<Weight>& v_b, std::string_view name,
+                                 const LinearSpec& of_keys, const LinearSpec& of_values, int64_t layer,
+                                 int64_t n_heads) {
+  const std::string in_file = name_in_file(name, layer);
+  const int64_t R = of_keys.n_outputs, plain = of_keys.n_inputs, V = of_values.n_outputs;
+  ASSIGN_OR_RETURN(const TensorView from, find_matrix(in_file, {n_heads * (plain + V), R}));
+  TRY(check_supported(from, in_file));
+  TensorView keys(nullptr, is_quantised(from.dtype) ? DType::kF32 : from.dtype, {n_heads, R, plain});
+  TensorView values(nullptr, from.dtype, {n_heads, V, R});
+  std::unique_ptr<float[]> of_k, of_v;
+  if (!sized_only_) {
+    of_k = memory_for(keys);
+    of_v = memory_for(values);
+    keys.data = reinterpret_cast<std::byte*>(of_k.get());
+    values.data = reinterpret_cast<std::byte*>(of_v.get());
+    stream_.team().parallel_for(n_heads, [&](int64_t h, int) {
+      const int64_t first = h * (plain + V), element = traits(keys.dtype).block_bytes;
+      std::memcpy(values.row(h * V), from.row(first + plain), static_cast<size_t>(V * from.row_stride_bytes));
+      std::vector<float> row(static_cast<size_t>(R));
+      for (int64_t i = 0; i < plain; ++i) {
+        const std::byte* source = from.row(first + i);
+        if (is_quantised(from.dtype)) {
+          dequantise_row(from.dtype, source, row.data(), R);
+          source = reinterpret_cast<const std::byte*>(row.data());
+        }
+        for (int64_t r = 0; r < R; ++r)
+          std::memcpy(keys.row(h * R + r) + i * element, source + r * element, static_cast<size_t>(element));
+      }
+    });
+  }
+  take_copy(k_b, keys, one_piece(plain), std::move(of_k));
+  take_copy(v_b, values, one_piece(R), std::move(of_v));
+  return {};
+}
+
+Status WeightLoader::expert_bias(TensorView& out, const LinearSpec& spec, int64_t layer, int64_t n_experts,
+                                 RowOrder order) {
+  const int64_t N = spec.n_outputs;
+  const std::string in_file = name_in_file(std::string(spec.name) + ".bias", layer);
+  ASSIGN_OR_RETURN(TensorView view, find(in_file, {n_experts, N}));
+  TRY(expect_floats(view, in_file, "a bias"));
+  out = TensorView(nullptr, DType::kF32, {n_experts, N});
+  repacked_bytes_ += out.n_elements() * 4;
+  if (sized_only_) return {};
+  std::vector<float> row(static_cast<size_t>(N));
+  auto copy = memory_for(out);
+  for (int64_t e = 0; e < n_experts; ++e) {
+    dequantise_row(view.dtype, view.row(e), row.data(), N);
+    for (int64_t n = 0; n < N; ++n)
+      copy[static_cast<size_t>(e * N + row_in_order(n, N, order))] = row[static_cast<size_t>(n)];
+  }
+  out.data = reinterpret_cast<std::byte*>(copy.get());
+  copies_.push_back(std::move(copy));
   return {};
 }
 

@@ -32,6 +32,10 @@ struct LinearSpec {
   bool has_bias = false;
 };
 
+// How a file keeps the rows of two matrices that are one product: gate above up, or row 2 i and row 2 i + 1 row i of
+// each.
+enum class RowOrder : uint8_t { kAsTheyAre, kPairs };
+
 // Finds, checks and prepares. Holds what had to be copied (norms to F32), so it lives as long as the model.
 class WeightLoader {
  public:
@@ -51,11 +55,26 @@ class WeightLoader {
   // The E matrices of a layer's experts, each of spec's sizes, as E weights: from one tensor [E, N, K], or from one
   // tensor for each.
   Status experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts);
+  // The same of a folder of gpt-oss, which keeps columns, [E, K, N]; or MXFP4 as its blocks [E, N, K / 32, 16], of
+  // which byte i holds values 2 i and 2 i + 1, beside their exponents [E, N, K / 32]. What is prepared is a copy in the
+  // order of GGUF, one tensor at a time, and is packed at each load.
+  Status turned_experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts,
+                        RowOrder order);
+  bool has_turned_experts(const LinearSpec& spec, int64_t layer) const;
+  // Their biases, as F32 [E, N].
+  Status expert_bias(TensorView& out, const LinearSpec& spec, int64_t layer, int64_t n_experts, RowOrder order);
+  // A matrix of each head, from one tensor [H, N, K] or [H N, K].
+  Status heads(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_heads);
+  // Both of latent attention (model/latent_attention.h) from one tensor, whose rows are of each head those of keys
+  // [plain, R], then those of values [V, R]. The first become [R, plain] of the same type of floats, or of F32 where
+  // they were quantised. Both are copies, packed at each load.
+  Status split_heads(std::vector<Weight>& k_b, std::vector<Weight>& v_b, std::string_view name,
+                     const LinearSpec& of_keys, const LinearSpec& of_values, int64_t layer, int64_t n_heads);
   // A matrix [n_outputs, n_inputs] that is multiplied in fp32 whatever its type of floats: a router's. One of one
   // output may be a vector in the file.
   Status float_matrix(Linear& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs);
   // Whether the file has the tensor.
-  bool has(std::string_view name, int64_t layer) const { return file_.find(name_in_file(name, layer)) != nullptr; }
+  bool has(std::string_view name, int64_t layer) const;
   // A vector [len], which a file may have as [1, len], as F32, plus `offset`, times `factor`. F32 vectors without both
   // stay in the mapping.
   Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f,
@@ -94,10 +113,14 @@ class WeightLoader {
   Status prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file);
   Weight pack(const TensorView& view, const KPieces& pieces, const std::string& in_file);
   std::vector<Weight> pack_all(const TensorView& view, const KPieces& pieces, const std::string& in_file);
+  // E matrices of a copy [E, N, K], whose data is null where nothing is read.
+  void take_copy(std::vector<Weight>& out, const TensorView& view, const KPieces& pieces,
+                 std::unique_ptr<float[]> copy);
   Status expect_floats(const TensorView& view, const std::string& in_file, std::string_view what) const;
   Status check_supported(const TensorView& view, const std::string& in_file) const;
   void count(const Weight& weight, bool reads_raw);
-  // Of several names that the tensor may have in a folder the one that the file has, else the first.
+  // Of several names that the tensor may have in a folder the one that the file has, else the first; empty: the
+  // architecture has no such tensor in a folder.
   std::string name_in_file(std::string_view canonical, int64_t layer) const;
 
   const ModelFile& file_;

@@ -257,6 +257,76 @@ TEST(Experts, AreAddedInTheirOrder) {
   }
 }
 
+TEST(Experts, HaveBiasesOfTheirOwn) {
+  ThreadTeam one(1), three(3);
+  std::mt19937 random(8);
+  for (const auto& [T, k, E] : {std::array{1, 2, 7}, {60, 3, 9}, {0, 1, 4}}) {
+    Rows rows(T, k, E);
+    deal(rows, random);
+    Guarded bias(E, 45), want(T * k, 45);
+    bias.fill(5);
+    want.fill(6);
+    reference::add_expert_bias(want.view(), bias.view(), rows.view);
+    for_each_isa([&](Isa) {
+      for (ThreadTeam* team : {&one, &three}) {
+        Stream s(*team);
+        Guarded x(T * k, 45);
+        x.fill(6);
+        ops::add_expert_bias(s, x.view(), bias.view(), rows.view);
+        ASSERT_EQ(parity::difference(x.bits(), want.bits()), "");
+      }
+    });
+  }
+}
+
+// A head's product has the bits of ops::linear, and what is behind it in its row stays.
+TEST(Heads, HaveProductsOfTheirOwn) {
+  ThreadTeam one(1), three(3);
+  constexpr int32_t H = 5;
+  constexpr int64_t N = 40, K = 64, kOut = 48, kIn = 72;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kMXFP4}) {
+    std::mt19937 random(static_cast<uint32_t>(dtype) + 1);
+    const std::vector<std::byte> bytes = random_weight_bytes(dtype, H * N, K, random);
+    const TensorView raw(const_cast<std::byte*>(bytes.data()), dtype, {H, N, K});
+    for (const int64_t T : {1, 3, 130}) {
+      SCOPED_TRACE(::testing::Message() << traits(dtype).name << ", " << T << " tokens");
+      const std::vector<float> x = random_activations(T, H * kIn, random);
+      const TensorView in(const_cast<float*>(x.data()), DType::kF32, {T, H * kIn});
+      for_each_isa([&](Isa) {
+        GuardedOutput want(T, H * kOut);
+        for (ThreadTeam* team : {&one, &three}) {
+          Stream s(*team);
+          const std::vector<Weight> w = prepare_weights(s, raw, one_piece(K));
+          for (int64_t h = 0; team == &one && h < H; ++h) {
+            run_linear(s, want.view.columns(h * kOut, N), in.columns(h * kIn, K), w[static_cast<size_t>(h)]);
+          }
+          ASSERT_TRUE(s.reserve_workspace(ops::linear_heads_workspace_bytes(T, H, K)).ok());
+          GuardedOutput out(T, H * kOut);
+          ops::linear_heads(s, out.view, in, w);
+          ASSERT_TRUE(out.guards_intact() && out.same_bits(want));
+        }
+      });
+    }
+  }
+}
+
+TEST(Heads, AreMultipliedByTheReferenceToo) {
+  ThreadTeam team(2);
+  Stream s(team);
+  std::mt19937 random(5);
+  std::vector<std::byte> bytes = random_weight_bytes(DType::kF32, 3 * 24, 16, random);
+  const std::vector<Weight> w = prepare_weights(s, TensorView(bytes.data(), DType::kF32, {3, 24, 16}), one_piece(16));
+  std::vector<float> x = random_activations(7, 3 * 16, random);
+  const TensorView in(x.data(), DType::kF32, {7, 3 * 16});
+  ASSERT_TRUE(s.reserve_workspace(ops::linear_heads_workspace_bytes(7, 3, 16)).ok());
+  GuardedOutput out(7, 3 * 24), want(7, 3 * 24);
+  ops::linear_heads(s, out.view, in, w);
+  reference::select(true);
+  ops::linear_heads(s, want.view, in, w);
+  reference::select(false);
+  parity::expect_near(out.view, want.view, {1e-4, 1e-5});
+}
+
 TEST(Experts, SharedByAllAreGatedByASigmoid) {
   ThreadTeam one(1), three(3);
   for (const int64_t T : {0, 1, 50}) {

@@ -151,6 +151,16 @@ TEST(RowParity, SiluMul) {
         [](Case& c, Between& want) { reference::silu_mul(want.view, c.x.view(), c.y.view()); }, kSiluMul);
 }
 
+TEST(RowParity, ClampedSiluMul) {
+  for (const float limit : {0.5f, 7.0f}) {
+    check([=](Stream& s, Case& c) { ops::clamped_silu_mul(s, c.out.view(), c.x.view(), c.y.view(), limit); },
+          [=](Case& c, Between& want) {
+            reference::clamped_silu_mul(want.view, c.x.view(), c.y.view(), static_cast<double>(limit));
+          },
+          kClampedSiluMul);
+  }
+}
+
 TEST(RowParity, SiluMulOverItsGate) {
   check([](Stream& s, Case& c) { ops::silu_mul(s, c.x.view(), c.x.view(), c.y.view()); },
         [](Case& c, Between& want) { reference::silu_mul(want.view, c.x.view(), c.y.view()); }, kSiluMul, &Case::x);
@@ -279,10 +289,11 @@ TEST(RowParity, EmbedGivesTheRowsOfAnyDtypeScaled) {
 // Rope: head sizes, partial rotation, both pairings.
 struct RopeShape {
   int64_t tokens;
-  int heads, head_len, n_pairs;
+  int heads, head_len, n_pairs, first = 0;
 };
 constexpr RopeShape kRopeShapes[] = {{1, 1, 8, 4},   {3, 3, 64, 32}, {70, 2, 80, 16},
                                      {5, 2, 96, 48}, {2, 1, 34, 17}, {0, 1, 8, 4}};
+constexpr RopeShape kLastTurns[] = {{1, 1, 24, 4, 16}, {33, 3, 80, 32, 16}, {4, 2, 40, 10, 9}};
 
 std::vector<double> frequencies(int n_pairs) {
   std::vector<double> f;
@@ -290,12 +301,12 @@ std::vector<double> frequencies(int n_pairs) {
   return f;
 }
 
-TEST(RowParity, RopeTurnsBothPairingsAndLeavesTheRestOfAHead) {
+void expect_turns(std::span<const RopeShape> shapes) {
   ThreadTeam one(1), three(3);
-  for (const RopeShape& shape : kRopeShapes) {
+  for (const RopeShape& shape : shapes) {
     for (bool interleaved : {false, true}) {
       const std::vector<double> f = frequencies(shape.n_pairs);
-      const ops::Rope rope = {interleaved, shape.n_pairs, 1.25f, f.data()};
+      const ops::Rope rope = {interleaved, shape.n_pairs, 1.25f, f.data(), shape.first};
       std::vector<int32_t> positions;
       for (int64_t t = 0; t < shape.tokens; ++t) positions.push_back(static_cast<int32_t>(t * 977 % 8192));
       std::vector<uint32_t> bits;
@@ -318,6 +329,26 @@ TEST(RowParity, RopeTurnsBothPairingsAndLeavesTheRestOfAHead) {
         }
       });
     }
+  }
+}
+
+TEST(RowParity, RopeTurnsBothPairingsAndLeavesTheRestOfAHead) { expect_turns(kRopeShapes); }
+TEST(RowParity, RopeTurnsTheLastValuesOfAHead) { expect_turns(kLastTurns); }
+
+TEST(RowParity, CopiesColumnsOfHeads) {
+  ThreadTeam one(1), three(3);
+  for (ThreadTeam* team : {&one, &three}) {
+    Stream s(*team);
+    Guarded x(40, 3 * 10), out(40, 3 * 12);
+    x.fill(1);
+    out.fill(2);
+    Guarded want = out;
+    for (int64_t t = 0; t < 40; ++t) {
+      for (int h = 0; h < 3; ++h) std::copy_n(x.row(t) + h * 10 + 6, 4, want.row(t) + h * 12 + 5);
+    }
+    ops::copy_heads(s, out.view(), x.view(), 3, {.to = 5, .from = 6, .len = 4});
+    EXPECT_TRUE(out.untouched_around());
+    EXPECT_EQ(difference(out.bits(), want.bits()), "");
   }
 }
 

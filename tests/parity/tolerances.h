@@ -24,6 +24,8 @@ inline constexpr Tolerance kScaleByPosition = {0.0, 2 * kUlp};
 // exp within 2 roundings of its value, a sum, a division and a product; near -88 and below exp(-x) becomes infinite,
 // and the result 0 where it is smaller than 1e-36.
 inline constexpr Tolerance kSiluMul = {1e-36, 6 * kUlp};
+// As silu, but the argument of exp, up to 88 in size, is a rounded product of a rounded number.
+inline constexpr Tolerance kClampedSiluMul = {1e-36, 192 * kUlp};
 // As silu, but the argument of exp is off by 3 roundings and up to 88 in size: 264 roundings where the result is 1e-38,
 // 3 |2u| in general; |2u| is below 16 where the result is above 1e-6.
 inline constexpr Tolerance kGeluMul = {1e-12, 64 * kUlp};

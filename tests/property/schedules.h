@@ -308,7 +308,8 @@ class ScheduleRun {
     };
     // An MTP layer is of llama's shape, and as the model's last layer.
     const ModelConfig& config = model_.config();
-    const bool has_mtp = config.shape == Shape::kLlama && !config.fused_qkv && core_->facts().state_bytes == 0;
+    const bool is_plain = !config.fused_qkv && !config.sinks && config.first_with(Mixer::kLatent) == nullptr;
+    const bool has_mtp = config.shape == Shape::kLlama && is_plain && core_->facts().state_bytes == 0;
     if (kind == DraftKind::kMtp && !has_mtp) kind = DraftKind::kEagle;
     // A view spares nothing where no layer reads far back.
     if (kind == DraftKind::kWindow && core_->facts().window > 0) kind = DraftKind::kRandom;

@@ -29,6 +29,7 @@ void scale(Stream& s, const TensorView& x, float factor);
 void scale_by_position(Stream& s, const TensorView& x, std::span<const int32_t> positions, float slope, int64_t length);
 void silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
 void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
+void clamped_silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up, float limit);
 void gelu(Stream& s, const TensorView& out, const TensorView& x);
 void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x);
 void tanh(Stream& s, const TensorView& out, const TensorView& x);
@@ -38,6 +39,8 @@ void log_softmax(Stream& s, const TensorView& out, const TensorView& logits);
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
 void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_rows, const TensorView& x,
                std::span<const int32_t> rows);
+void copy_heads(Stream& s, const TensorView& out, const TensorView& x, int64_t n_heads,
+                const ops::HeadColumns& columns);
 
 // cpu/linear.cc
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights);
@@ -46,10 +49,13 @@ size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs);
 void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView& x, ops::ExpertInput input,
                     const ExpertRows& rows, std::span<const std::span<const Weight>> experts);
 size_t linear_experts_workspace_bytes(int64_t n_rows, int64_t n_inputs);
+void linear_heads(Stream& s, const TensorView& out, const TensorView& x, std::span<const Weight> weights);
+size_t linear_heads_workspace_bytes(int64_t n_rows, int64_t n_heads, int64_t n_inputs);
 
 // cpu/experts.cc
 void route(Stream& s, const ExpertRows& rows, const TensorView& logits, const Router& router);
 void add_experts(Stream& s, const TensorView& out, const TensorView& y, const ExpertRows& rows);
+void add_expert_bias(Stream& s, const TensorView& x, const TensorView& bias, const ExpertRows& rows);
 void gate_rows(Stream& s, const TensorView& x, const TensorView& gate);
 
 // cpu/recurrent.cc

@@ -83,6 +83,16 @@ void add_experts(Stream& s, const TensorView& out, const TensorView& y, const Ex
   });
 }
 
+void add_expert_bias(Stream& s, const TensorView& x, const TensorView& bias, const ExpertRows& rows) {
+  const auto add = table().row->add;
+  for_rows(s, x.n_rows(), x.row_len(), 1, [&](int64_t begin, int64_t end) {
+    for (int32_t e = rows.expert_of(begin); begin < end; ++begin) {
+      while (begin >= rows.first_row[e + 1]) ++e;
+      add(x.row_as<float>(begin), bias.row_as<const float>(e), x.row_len());
+    }
+  });
+}
+
 void gate_rows(Stream& s, const TensorView& x, const TensorView& gate) {
   const auto scale = table().row->scale;
   for_rows(s, x.n_rows(), x.row_len(), 1, [&](int64_t begin, int64_t end) {

@@ -123,9 +123,9 @@ namespace {
 // The rows of all experts in the forms that their weights read, one expert after the other in the workspace: an
 // expert's rows lie as those of a product of its own.
 struct ExpertForms {
-  ExpertForms(std::byte* workspace, int64_t n_rows, int64_t K) : x(workspace, n_rows, K), bytes(x.bytes) {
+  ExpertForms(std::byte* workspace, int64_t n_rows, int64_t K, bool gathers) : x(workspace, n_rows, K), bytes(x.bytes) {
     if (workspace != nullptr) gathered = reinterpret_cast<float*>(workspace + bytes);
-    bytes += static_cast<size_t>(n_rows * K) * sizeof(float);
+    if (gathers) bytes += static_cast<size_t>(n_rows * K) * sizeof(float);
   }
   QuantisedRows int8_of(const ExpertRows& rows, int32_t e) const {
     QuantisedRows out = x.int8;
@@ -138,11 +138,6 @@ struct ExpertForms {
   float* gathered = nullptr;  // where floats are read as they are and a row is not its own
   size_t bytes = 0;
 };
-
-int32_t expert_of_row(const ExpertRows& rows, int64_t row) {
-  return static_cast<int32_t>(std::upper_bound(rows.first_row, rows.first_row + rows.n_experts, row) - rows.first_row) -
-         1;
-}
 
 struct NeededForms {
   bool int8 = false, halves = false, bf16 = false, floats = false;
@@ -189,52 +184,49 @@ ExpertCut cut_experts(const ExpertRows& rows, std::span<const std::span<const We
   return cut;
 }
 
-}  // namespace
-
-size_t linear_experts_workspace_bytes(int64_t n_rows, int64_t n_inputs) {
-  return ExpertForms(nullptr, n_rows, n_inputs).bytes;
-}
-
-void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView& x, ops::ExpertInput input,
-                    const ExpertRows& rows, std::span<const std::span<const Weight>> experts) {
+// The products of all groups of rows (ExpertRows, of which n_tokens, n_used, n_experts and first_row are read), each by
+// weights of its own. from(row, e): the input of a row of group e, K long. task(j, e): product j of group e where it
+// reads floats that lie as they are and writes its outputs. With `gathers` it reads copies.
+template <typename From, typename Task>
+void products_of_groups(Stream& s, const ExpertRows& rows, std::span<const std::span<const Weight>> weights,
+                        ExpertForms forms, int64_t K, bool gathers, From&& from, Task&& task) {
   const LinearTable& kernels = *table().linear;
-  const int64_t n_rows = rows.n_rows(), K = x.dim[1];
-  if (n_rows == 0 || experts.empty()) return;
-  const NeededForms needed = needed_forms(rows, experts);
-  const bool gathers = needed.floats && input == ops::ExpertInput::kOfToken;
-  ExpertForms forms(s.workspace(linear_experts_workspace_bytes(n_rows, K)), n_rows, K);
+  const int64_t n_rows = rows.n_rows();
+  const NeededForms needed = needed_forms(rows, weights);
   forms.x.int8.has_halves = needed.halves;
   const auto convert = [&](int64_t row, int64_t row_end) {
-    for (int32_t e = expert_of_row(rows, row); row < row_end; ++row) {
+    for (int32_t e = rows.expert_of(row); row < row_end; ++row) {
       while (row >= rows.first_row[e + 1]) ++e;
-      const auto* from = x.row_as<const float>(input == ops::ExpertInput::kOfRow ? row : rows.token[row]);
-      const int64_t in_expert = row - rows.first_row[e];
-      if (needed.int8) kernels.quantise_rows(forms.int8_of(rows, e), from, 0, in_expert, in_expert + 1);
-      if (needed.bf16) kernels.round_rows(forms.x.bf16 + row * (K + K % 2), K, from, 0, 0, 1);
-      if (gathers) std::memcpy(forms.gathered + row * K, from, static_cast<size_t>(K) * sizeof(float));
+      const float* const x = from(row, e);
+      const int64_t in_group = row - rows.first_row[e];
+      if (needed.int8) kernels.quantise_rows(forms.int8_of(rows, e), x, 0, in_group, in_group + 1);
+      if (needed.bf16) kernels.round_rows(forms.x.bf16 + row * (K + K % 2), K, x, 0, 0, 1);
+      if (gathers && needed.floats) {
+        std::memcpy(forms.gathered + row * K, x, static_cast<size_t>(K) * sizeof(float));
+      }
     }
   };
-  if (needed.int8 || needed.bf16 || gathers) for_rows(s, n_rows, K, 4, convert);
+  if (needed.int8 || needed.bf16 || (gathers && needed.floats)) for_rows(s, n_rows, K, 4, convert);
 
-  const ExpertCut cut = cut_experts(rows, experts, s.team().n_threads());
-  s.team().parallel_for(cut.first_task[static_cast<size_t>(rows.n_experts)], [&](int64_t task, int) {
+  const ExpertCut cut = cut_experts(rows, weights, s.team().n_threads());
+  s.team().parallel_for(cut.first_task[static_cast<size_t>(rows.n_experts)], [&](int64_t i, int) {
     const auto first = cut.first_task.begin();
-    const auto e = static_cast<int32_t>(std::upper_bound(first, first + rows.n_experts, task) - first) - 1;
+    const auto e = static_cast<int32_t>(std::upper_bound(first, first + rows.n_experts, i) - first) - 1;
     const int64_t n_of = rows.n_rows_of(e), n_row_pieces = n_parts(n_of, kMaxProductRows);
-    int64_t at = task - cut.first_task[static_cast<size_t>(e)];
+    int64_t at = i - cut.first_task[static_cast<size_t>(e)];
     size_t j = 0;
     int64_t n_tiles = 0;
     for (;; ++j) {
-      n_tiles = n_parts(experts[j].front().n_outputs, kTileOutputs);
+      n_tiles = n_parts(weights[j].front().n_outputs, kTileOutputs);
       const int64_t n_tasks = n_parts(n_tiles, cut.n_tiles) * n_row_pieces;
       if (at < n_tasks) break;
       at -= n_tasks;
     }
-    TensorView to = out[j];
-    to.data += rows.first_row[e] * to.row_stride_bytes;
-    LinearTask product = task_of(experts[j][static_cast<size_t>(e)], to);
-    product.x = gathers ? forms.gathered + rows.first_row[e] * K : x.row_as<const float>(rows.first_row[e]);
-    product.x_stride = gathers ? K : x.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+    LinearTask product = task(j, e);
+    if (gathers) {
+      product.x = forms.gathered + rows.first_row[e] * K;
+      product.x_stride = K;
+    }
     product.x_bf16 = forms.x.bf16 + rows.first_row[e] * (K + K % 2);
     product.x_int8 = forms.int8_of(rows, e);
     const int64_t rows_of_piece = n_parts(n_parts(n_of, n_row_pieces), 8) * 8;
@@ -242,6 +234,56 @@ void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView
     if (row >= n_of) return;
     kernels.product(product, row, std::min(n_of, row + rows_of_piece), tile, std::min(n_tiles, tile + cut.n_tiles));
   });
+}
+
+}  // namespace
+
+size_t linear_experts_workspace_bytes(int64_t n_rows, int64_t n_inputs) {
+  return ExpertForms(nullptr, n_rows, n_inputs, true).bytes;
+}
+
+void linear_experts(Stream& s, std::span<const TensorView> out, const TensorView& x, ops::ExpertInput input,
+                    const ExpertRows& rows, std::span<const std::span<const Weight>> experts) {
+  const int64_t n_rows = rows.n_rows(), K = x.dim[1];
+  if (n_rows == 0 || experts.empty()) return;
+  const bool of_token = input == ops::ExpertInput::kOfToken;
+  const ExpertForms forms(s.workspace(linear_experts_workspace_bytes(n_rows, K)), n_rows, K, true);
+  products_of_groups(
+      s, rows, experts, forms, K, of_token,
+      [&](int64_t row, int32_t) { return x.row_as<const float>(of_token ? rows.token[row] : row); },
+      [&](size_t j, int32_t e) {
+        TensorView to = out[j];
+        to.data += rows.first_row[e] * to.row_stride_bytes;
+        LinearTask product = task_of(experts[j][static_cast<size_t>(e)], to);
+        product.x = x.row_as<const float>(of_token ? 0 : rows.first_row[e]);
+        product.x_stride = x.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+        return product;
+      });
+}
+
+size_t linear_heads_workspace_bytes(int64_t n_rows, int64_t n_heads, int64_t n_inputs) {
+  return ExpertForms(nullptr, n_rows * n_heads, n_inputs, false).bytes;
+}
+
+void linear_heads(Stream& s, const TensorView& out, const TensorView& x, std::span<const Weight> weights) {
+  const auto H = static_cast<int32_t>(weights.size());
+  const int64_t T = x.dim[0], K = weights.front().n_inputs, in_len = x.row_len() / H, out_len = out.row_len() / H;
+  if (T == 0) return;
+  std::array<int32_t, kMaxExperts + 1> first_row;
+  for (int32_t h = 0; h <= H; ++h) first_row[static_cast<size_t>(h)] = static_cast<int32_t>(h * T);
+  const ExpertRows rows = {
+      .n_tokens = static_cast<int32_t>(T), .n_used = H, .n_experts = H, .first_row = first_row.data()};
+  const ExpertForms forms(s.workspace(linear_heads_workspace_bytes(T, H, K)), T * H, K, false);
+  products_of_groups(
+      s, rows, {&weights, 1}, forms, K, false,
+      [&](int64_t row, int32_t h) { return x.row_as<const float>(row - h * T) + h * in_len; },
+      [&](size_t, int32_t h) {
+        LinearTask product =
+            task_of(weights[static_cast<size_t>(h)], out.columns(h * out_len, weights.front().n_outputs));
+        product.x = x.row_as<const float>(0) + h * in_len;
+        product.x_stride = x.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+        return product;
+      });
 }
 
 }  // namespace ibid::cpu

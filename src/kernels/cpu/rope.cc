@@ -27,7 +27,8 @@ void rope(Stream& s, const TensorView& x, int head_len, const ops::Rope& rope, c
   const int64_t N = x.row_len();
   for_rows(s, x.n_rows(), N, 2, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      row(x.row_as<float>(t), N / head_len, head_len, rope.n_pairs, rope.interleaved, cos_sin.row_as<float>(t));
+      row(x.row_as<float>(t) + rope.first, N / head_len, head_len, rope.n_pairs, rope.interleaved,
+          cos_sin.row_as<float>(t));
     }
   });
 }

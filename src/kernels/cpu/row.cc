@@ -96,6 +96,13 @@ void gelu_mul(Stream& s, const TensorView& out, const TensorView& gate, const Te
   binary(s, out, gate, up, table().row->gelu_mul);
 }
 
+void clamped_silu_mul(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up, float limit) {
+  const auto row = table().row->clamped_silu_mul;
+  each_row(s, out, kExpWeight, [&](int64_t i) {
+    row(out.row_as<float>(i), gate.row_as<float>(i), up.row_as<float>(i), out.row_len(), limit);
+  });
+}
+
 void gelu(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out, x, table().row->gelu); }
 void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out, x, table().row->gelu_tanh); }
 void tanh(Stream& s, const TensorView& out, const TensorView& x) { unary(s, out, x, table().row->tanh); }
@@ -133,6 +140,18 @@ void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_ro
     const int32_t to = out_rows[static_cast<size_t>(i)], from = rows[static_cast<size_t>(i)];
     CHECK(to >= 0 && to < out.n_rows() && from >= 0 && from < x.n_rows());
     std::memcpy(out.row(to), x.row(from), static_cast<size_t>(out.row_len()) * sizeof(float));
+  });
+}
+
+void copy_heads(Stream& s, const TensorView& out, const TensorView& x, int64_t n_heads, const ops::HeadColumns& c) {
+  const int64_t out_len = out.row_len() / n_heads, x_len = x.row_len() / n_heads;
+  for_rows(s, out.n_rows(), n_heads * c.len, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t h = 0; h < n_heads; ++h) {
+        std::memcpy(out.row_as<float>(t) + h * out_len + c.to, x.row_as<float>(t) + h * x_len + c.from,
+                    static_cast<size_t>(c.len) * sizeof(float));
+      }
+    }
   });
 }
 

@@ -124,6 +124,14 @@ void silu_mul(float* out, const float* gate, const float* up, int64_t n) {
 void gelu_mul(float* out, const float* gate, const float* up, int64_t n) {
   map(out, gate, up, n, [](f32x16 g, f32x16 u) IBID_LAMBDA { return mul(gelu_tanh(g), u); });
 }
+void clamped_silu_mul(float* out, const float* gate, const float* up, int64_t n, float limit) {
+  const f32x16 most = broadcast(limit), least = broadcast(-limit), one = broadcast(1.0f), slope = broadcast(1.702f);
+  map(out, gate, up, n, [=](f32x16 g, f32x16 u) IBID_LAMBDA {
+    g = min(g, most);
+    u = max(min(u, most), least);
+    return div(mul(add(u, one), g), add(one, exp(neg(mul(slope, g)))));
+  });
+}
 
 void rotate_halves(float* x, int64_t n_pairs, const float* cos_sin) {
   over(n_pairs, [=](int64_t i, int len) IBID_LAMBDA {
@@ -305,8 +313,9 @@ void add_experts(float* out, const float* y, int64_t y_stride, const int32_t* ro
 }  // namespace
 
 extern const RowTable kRow;
-const RowTable kRow = {rms_norm, add_rms_norm, layer_norm, add_rows,      scale_row, silu_mul,   gelu_mul,   rope,
-                       soft_cap, log_softmax,  look,       exp_below,     block_max, block_from, block_near, exp_row,
-                       tanh_row, silu_row,     gelu_row,   gelu_tanh_row, to_f16,    to_bf16,    add_experts};
+const RowTable kRow = {rms_norm,  add_rms_norm,  layer_norm, add_rows,    scale_row,   silu_mul,
+                       gelu_mul,  rope,          soft_cap,   log_softmax, look,        exp_below,
+                       block_max, block_from,    block_near, exp_row,     tanh_row,    silu_row,
+                       gelu_row,  gelu_tanh_row, to_f16,     to_bf16,     add_experts, clamped_silu_mul};
 
 }  // namespace ibid::cpu::IBID_ISA

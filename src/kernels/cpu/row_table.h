@@ -59,6 +59,10 @@ struct RowTable {
   // of 8.
   void (*add_experts)(float* out, const float* y, int64_t y_stride, const int32_t* rows, const float* weights,
                       const int32_t* group_end, int64_t n);
+
+  // g = min(gate, limit), u = max(min(up, limit), -limit); out = ((u + 1) * g) / (1 + exp(-(1.702 g))). out may be gate
+  // or up.
+  void (*clamped_silu_mul)(float* out, const float* gate, const float* up, int64_t n, float limit);
 };
 
 }  // namespace ibid::cpu

@@ -31,6 +31,7 @@ double sum_of_pieces(const float* x, const float* w, const KPieces& pieces, int 
 }  // namespace
 
 void linear(const TensorView& out, const TensorView& x, const Weight& w, int64_t n, int64_t n_end) {
+  CHECK(w.raw.data != nullptr, "a copy is kept for the reference that was selected before the load");
   std::vector<float> row(static_cast<size_t>(w.n_inputs));
   for (; n < n_end; ++n) {
     dequantise_row(w.dtype, w.raw.row(n), row.data(), w.n_inputs);

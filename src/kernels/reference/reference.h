@@ -34,6 +34,7 @@ void gelu_tanh(const TensorView& out, const TensorView& x);
 void mul(const TensorView& out, const TensorView& x, const TensorView& y);
 void silu_mul(const TensorView& out, const TensorView& gate, const TensorView& up);
 void gelu_mul(const TensorView& out, const TensorView& gate, const TensorView& up);
+void clamped_silu_mul(const TensorView& out, const TensorView& gate, const TensorView& up, double limit);
 void rope_angles(const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions);
 void rope(const TensorView& x, int head_len, const ops::Rope& rope, const TensorView& cos_sin);
 void store_kv(const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
@@ -44,6 +45,7 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
 // Fills all of `rows`; scores in double.
 void route(const ExpertRows& rows, const TensorView& logits, const Router& router);
 void add_experts(const TensorView& out, const TensorView& y, const ExpertRows& rows);
+void add_expert_bias(const TensorView& x, const TensorView& bias, const ExpertRows& rows);
 void gate_rows(const TensorView& x, const TensorView& gate);
 // States are rounded to F32 after each token.
 void short_conv(const TensorView& out, const TensorView& in, const TensorView& taps, const ForwardBatch& batch,

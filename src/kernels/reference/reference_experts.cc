@@ -48,6 +48,14 @@ void route(const ExpertRows& rows, const TensorView& logits, const Router& route
   sort_experts(rows);
 }
 
+void add_expert_bias(const TensorView& x, const TensorView& bias, const ExpertRows& rows) {
+  for (int32_t e = 0; e < rows.n_experts; ++e) {
+    for (int32_t i = rows.first_row[e]; i < rows.first_row[e + 1]; ++i) {
+      for (int64_t n = 0; n < x.row_len(); ++n) set(x, i, n, get(x, i, n) + get(bias, e, n));
+    }
+  }
+}
+
 void gate_rows(const TensorView& x, const TensorView& gate) {
   for (int64_t t = 0; t < x.n_rows(); ++t) {
     const double by = 1.0 / (1.0 + std::exp(-get(gate, t, 0)));

@@ -97,6 +97,12 @@ void gelu_mul(const TensorView& out, const TensorView& gate, const TensorView& u
   gelu_tanh(activated.view, gate);
   mul(out, activated.view, up);
 }
+void clamped_silu_mul(const TensorView& out, const TensorView& gate, const TensorView& up, double limit) {
+  each(out, [&](int64_t i, int64_t j) {
+    const double g = std::min(get(gate, i, j), limit), u = std::clamp(get(up, i, j), -limit, limit);
+    return (u + 1.0) * g / (1.0 + std::exp(-1.702 * g));
+  });
+}
 
 void rope_angles(const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions) {
   for (size_t t = 0; t < positions.size(); ++t) {
@@ -110,7 +116,7 @@ void rope_angles(const TensorView& cos_sin, const ops::Rope& rope, std::span<con
 
 void rope(const TensorView& x, int head_len, const ops::Rope& rope, const TensorView& cos_sin) {
   for (int64_t t = 0; t < x.n_rows(); ++t) {
-    for (int64_t head = 0; head < x.row_len(); head += head_len) {
+    for (int64_t head = rope.first; head < x.row_len(); head += head_len) {
       for (int i = 0; i < rope.n_pairs; ++i) {
         const int64_t a = head + (rope.interleaved ? 2 * i : i);
         const int64_t b = head + (rope.interleaved ? 2 * i + 1 : i + rope.n_pairs);

@@ -7,7 +7,7 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 47> kArchitectures = {{
+const std::array<Architecture, 52> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
@@ -34,6 +34,11 @@ const std::array<Architecture, 47> kArchitectures = {{
     {"", "olmo3", olmo2_from_gguf, olmo3_from_folder, kGemma3Names},
     {"exaone4", "exaone4", exaone4_from_gguf, exaone4_from_folder, kGemma3Names},
     {"glm4", "glm4", glm4_from_gguf, glm4_from_folder, kGlm4Names},
+    {"gpt-oss", "gpt_oss", gpt_oss_from_gguf, gpt_oss_from_folder, kGptOssNames},
+    {"deepseek2", "deepseek_v3", deepseek2_from_gguf, deepseek_v3_from_folder, kLlamaNames},
+    {"", "deepseek_v2", deepseek2_from_gguf, deepseek_v2_from_folder, kLlamaNames},
+    {"", "kimi_k2", deepseek2_from_gguf, deepseek_v3_from_folder, kLlamaNames},
+    {"", "glm4_moe_lite", deepseek2_from_gguf, glm4_moe_lite_from_folder, kLlamaNames},
     {"smollm3", "smollm3", smollm3_from_gguf, smollm3_from_folder, kLlamaNames},
     {"phi3", "phi3", phi3_from_gguf, phi3_from_folder, kPhi3Names},
     {"gemma3", "gemma3_text", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},

@@ -15,11 +15,12 @@ namespace ibid::arch {
 // Whether an architecture's mapping reads the keys of experts; else a file that has some is refused.
 enum class Experts : uint8_t { kRefused, kRead };
 // Fills sizes of each layer, norm, context, scale 1 / sqrt(Dk), one RoPE that all layers use, no windows, no experts.
+// `mixer`: of all layers, and so whether yarn's log multiplier is read.
 Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved,
-                                     Experts experts = Experts::kRefused);
+                                     Experts experts = Experts::kRefused, Mixer mixer = Mixer::kAttention);
 // The same without the results of the vocabulary's tensors (vocab_size, tied_embedding), for a file without any.
 Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved,
-                                     Experts experts = Experts::kRefused);
+                                     Experts experts = Experts::kRefused, Mixer mixer = Mixer::kAttention);
 
 // Experts as GGUF describes them: the keys `arch`.expert_*; a layer with a router has some. `router`: what the
 // architecture means where a key is absent.
@@ -47,6 +48,7 @@ struct FolderDefaults {
   bool tied_embedding = false;
   std::string_view ffn_len_key = "intermediate_size";
   Experts experts = Experts::kRefused;
+  std::string_view quant_method{};  // of quantization_config, where the architecture's weights are read so
 };
 // `prefix` is "" or "text_config.". RoPE is read apart (rope_from_folder).
 Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const std::string& prefix,

@@ -27,7 +27,10 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
                          key);
     }
   }
-  if (file.has_meta(prefix + "quantization_config") || file.has_meta("quantization_config.quant_method")) {
+  const std::string method_key = "quantization_config.quant_method";
+  ASSIGN_OR_RETURN(const std::string method, file.meta_string(method_key, ""));
+  const bool is_read = !defaults.quant_method.empty() && method == defaults.quant_method;
+  if (!is_read && (file.has_meta(prefix + "quantization_config") || file.has_meta(method_key))) {
     return unsupported("the folder's weights are quantised (quantization_config); expected F32, F16 or BF16",
                        "quantization_config");
   }

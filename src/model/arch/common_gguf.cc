@@ -58,7 +58,8 @@ Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const st
   return kKinds[static_cast<size_t>(kind)];
 }
 
-Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved, Experts experts) {
+Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved, Experts experts,
+                                     Mixer mixer) {
   ModelConfig config;
   config.shape = shape;
   ASSIGN_OR_RETURN(config.architecture, file.meta_string("general.architecture"));
@@ -78,7 +79,7 @@ Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool in
   const int64_t n_blocks = config.n_layers;
   config.n_layers -= config.n_mtp_layers;  // the last ones of them
   if (config.n_layers < 1 || config.n_layers > 65536) TRY(validate(config));
-  config.layers.resize(static_cast<size_t>(config.n_layers));
+  config.layers.resize(static_cast<size_t>(config.n_layers), {.mixer = mixer});
   ASSIGN_OR_RETURN(config.width, file.meta_int(arch + "embedding_length"));
   const std::string heads = arch + "attention.head_count", kv_heads = arch + "attention.head_count_kv";
   // A model all of whose layers have experts may give their width alone.
@@ -99,8 +100,9 @@ Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool in
   return config;
 }
 
-Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved, Experts experts) {
-  ASSIGN_OR_RETURN(ModelConfig config, layers_from_gguf(file, shape, interleaved, experts));
+Result<ModelConfig> common_from_gguf(const ModelFile& file, Shape shape, bool interleaved, Experts experts,
+                                     Mixer mixer) {
+  ASSIGN_OR_RETURN(ModelConfig config, layers_from_gguf(file, shape, interleaved, experts, mixer));
   const std::string arch = config.architecture + ".";
   const TensorInfo* embedding = file.find("token_embd.weight");
   if (embedding == nullptr || embedding->view.rank != 2) {

@@ -11,7 +11,7 @@
 namespace ibid {
 namespace {
 
-constexpr std::array<WeightName, 59> kNames = {{
+constexpr std::array<WeightName, 65> kNames = {{
     {"token_embd.weight", "embed_tokens.weight"},
     {"output_norm.weight", "norm.weight"},
     {"output.weight", "lm_head.weight"},
@@ -73,6 +73,13 @@ constexpr std::array<WeightName, 59> kNames = {{
     {"blk.{}.ssm_dt.bias", "layers.{}.linear_attn.dt_bias"},
     {"blk.{}.ssm_norm.weight", "layers.{}.linear_attn.norm.weight"},
     {"blk.{}.ssm_out.weight", "layers.{}.linear_attn.out_proj.weight"},
+    // Latent attention.
+    {"blk.{}.attn_q_a.weight", "layers.{}.self_attn.q_a_proj.weight"},
+    {"blk.{}.attn_q_a_norm.weight", "layers.{}.self_attn.q_a_layernorm.weight"},
+    {"blk.{}.attn_q_b.weight", "layers.{}.self_attn.q_b_proj.weight"},
+    {"blk.{}.attn_kv_a_mqa.weight", "layers.{}.self_attn.kv_a_proj_with_mqa.weight"},
+    {"blk.{}.attn_kv_a_norm.weight", "layers.{}.self_attn.kv_a_layernorm.weight"},
+    {"blk.{}.attn_kv_b.weight", "layers.{}.self_attn.kv_b_proj.weight"},
 }};
 
 }  // namespace

@@ -22,10 +22,25 @@ Result<RopeScaling> scaling_kind(const std::string& name, const std::string& key
       "the model's RoPE scaling is " + in_quotes(name) + "; ibid knows linear, llama3, yarn and longrope", key);
 }
 
-Status read_yarn(const ModelFile& file, const std::string& from, RopeConfig& rope) {
+// yarn's magnitude by `mscale`: 0.1 mscale ln(factor) + 1.
+double magnitude_by(double mscale, double factor) { return factor <= 1 ? 1.0 : 0.1 * mscale * math::log(factor) + 1.0; }
+
+Status read_yarn(const ModelFile& file, const std::string& from, bool is_latent, RopeConfig& rope) {
   ASSIGN_OR_RETURN(rope.beta_fast, file.meta_float(from + "beta_fast", 32.0));
   ASSIGN_OR_RETURN(rope.beta_slow, file.meta_float(from + "beta_slow", 1.0));
   ASSIGN_OR_RETURN(rope.truncate, file.meta_bool(from + "truncate", true));
+  if (is_latent) {
+    ASSIGN_OR_RETURN(const double mscale, file.meta_float(from + "mscale", 0.0));
+    ASSIGN_OR_RETURN(rope.mscale_all, file.meta_float(from + "mscale_all_dim", 0.0));
+    for (const double by : {mscale, rope.mscale_all}) {
+      if (!(by >= 0 && by <= 100)) {
+        return invalid("yarn's mscale is " + std::to_string(by) + "; expected 0 to 100", from + "mscale");
+      }
+    }
+    if (rope.magnitude == 0 && mscale != 0 && rope.mscale_all != 0)
+      rope.magnitude = magnitude_by(mscale, rope.factor) / magnitude_by(rope.mscale_all, rope.factor);
+    return {};
+  }
   const std::string mscale = from + "mscale", mscale_all_dim = from + "mscale_all_dim";
   if (rope.magnitude != 0 || (!file.has_meta(mscale) && !file.has_meta(mscale_all_dim))) return {};
   ASSIGN_OR_RETURN(const double of_angles, file.meta_float(mscale));
@@ -92,7 +107,7 @@ Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& co
     ASSIGN_OR_RETURN(rope.low_freq_factor, file.meta_float(from + "low_freq_factor"));
     ASSIGN_OR_RETURN(rope.high_freq_factor, file.meta_float(from + "high_freq_factor"));
   } else if (rope.scaling == RopeScaling::kYarn) {
-    TRY(read_yarn(file, from, rope));
+    TRY(read_yarn(file, from, config.layers.front().mixer == Mixer::kLatent, rope));
   } else {
     ASSIGN_OR_RETURN(rope.short_factors, file.meta_floats(from + "short_factor"));
     ASSIGN_OR_RETURN(rope.long_factors, file.meta_floats(from + "long_factor"));

@@ -55,7 +55,7 @@ Status read_kind(const ModelFile& file, const std::string& keys, RopeConfig& rop
 
 // `architecture`: its log multiplier, if it has one, is the mscale of all dimensions, beside an mscale of 1.
 Status read_yarn(const ModelFile& file, const std::string& architecture, const std::string& keys,
-                 double attention_factor, RopeConfig& rope) {
+                 double attention_factor, bool is_latent, RopeConfig& rope) {
   if (rope.original_context == 0) {
     return invalid("the model scales RoPE by yarn but lacks its original context length",
                    keys + "original_context_length");
@@ -63,7 +63,7 @@ Status read_yarn(const ModelFile& file, const std::string& architecture, const s
   ASSIGN_OR_RETURN(double extrapolation, file.meta_float(keys + "yarn_ext_factor", 1.0));
   if (extrapolation != 1.0) return unsupported("a yarn extrapolation factor other than 1", keys + "yarn_ext_factor");
   ASSIGN_OR_RETURN(double log_multiplier, file.meta_float(keys + "yarn_log_multiplier", 0.0));
-  if (log_multiplier != 0 && architecture != "mistral3") {
+  if (log_multiplier != 0 && architecture != "mistral3" && !is_latent) {
     return unsupported("the model's yarn scaling has a log multiplier, which ibid does not know for " + architecture,
                        keys + "yarn_log_multiplier");
   }
@@ -75,6 +75,12 @@ Status read_yarn(const ModelFile& file, const std::string& architecture, const s
   ASSIGN_OR_RETURN(rope.beta_fast, file.meta_float(keys + "yarn_beta_fast", 32.0));
   ASSIGN_OR_RETURN(rope.beta_slow, file.meta_float(keys + "yarn_beta_slow", 1.0));
   ASSIGN_OR_RETURN(attention_factor, file.meta_float(keys + "yarn_attn_factor", attention_factor));
+  // A tenth of mscale_all_dim; mscale is the same in all files, and cosines and sines stay as they are.
+  if (is_latent) {
+    rope.mscale_all = 10 * log_multiplier;
+    rope.magnitude = attention_factor;
+    return {};
+  }
   // A file's factor multiplies yarn's own magnitude (model/rope.h).
   const double log_factor = math::log(std::fmax(rope.factor, 1.0));
   rope.magnitude = attention_factor * (1.0 + 0.1 * log_factor) / (1.0 + 0.1 * log_multiplier * log_factor);
@@ -97,6 +103,7 @@ Status read_longrope(const ModelFile& file, const std::string& keys, double atte
 Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& config, bool interleaved) {
   const std::string keys = config.architecture + ".rope.", scaling_keys = keys + "scaling.";
   const int64_t key_len = config.layers.front().key_len;
+  const bool is_latent = config.layers.front().mixer == Mixer::kLatent;
   RopeConfig rope;
   rope.interleaved = interleaved;
   ASSIGN_OR_RETURN(int64_t n_rotated, file.meta_int(keys + "dimension_count", key_len));
@@ -126,7 +133,7 @@ Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& conf
                    scaling_keys + "type");
   }
   if (rope.scaling == RopeScaling::kYarn)
-    TRY(read_yarn(file, config.architecture, scaling_keys, attention_factor, rope));
+    TRY(read_yarn(file, config.architecture, scaling_keys, attention_factor, is_latent, rope));
   if (rope.scaling == RopeScaling::kLongrope) TRY(read_longrope(file, scaling_keys, attention_factor, rope));
   return rope;
 }

@@ -36,7 +36,11 @@ std::string gguf_architecture(const std::string& name) {
                                                                       {"qwen3_5_moe", "qwen35moe"},
                                                                       {"ministral3", "mistral3"},
                                                                       {"hunyuan_v1_dense", "hunyuan-dense"},
-                                                                      {"olmo3", "olmo2"}};
+                                                                      {"olmo3", "olmo2"},
+                                                                      {"gpt_oss", "gpt-oss"},
+                                                                      {"deepseek_v2", "deepseek2"},
+                                                                      {"deepseek_v3", "deepseek2"},
+                                                                      {"glm4_moe_lite", "deepseek2"}};
   for (const auto& [of_folder, of_gguf] : kNames) {
     if (name == of_folder) return std::string(of_gguf);
   }
@@ -59,6 +63,8 @@ void put_rope(const ModelConfig& c, const std::string& arch, Metadata& m) {
   }
   if (rope.scaling == RopeScaling::kYarn && c.query_scale != 0) {  // ministral 3's magnitude is 1
     m[scaling + "yarn_log_multiplier"] = 1.0;
+  } else if (rope.mscale_all != 0) {  // of latent attention, whose magnitude is 1
+    m[scaling + "yarn_log_multiplier"] = 0.1 * rope.mscale_all;
   } else if (rope.scaling == RopeScaling::kYarn && rope.magnitude != 0) {
     m[scaling + "attn_factor"] = rope.magnitude / (1.0 + 0.1 * math::log(rope.factor));
   }
@@ -188,6 +194,12 @@ void add_experts(const ModelConfig& c, const LayerConfig& layer, const std::stri
       specs.push_back({p + name, Kind::kNorm, {c.width}});
     return;
   }
+  if (c.router_logit_bias) specs.push_back({p + "ffn_gate_inp.bias", Kind::kBias, {E}});
+  if (c.expert_bias) {
+    specs.push_back({p + "ffn_gate_exps.bias", Kind::kBias, {E, F}});
+    specs.push_back({p + "ffn_up_exps.bias", Kind::kBias, {E, F}});
+    specs.push_back({p + "ffn_down_exps.bias", Kind::kBias, {E, c.width}});
+  }
   if (shared == 0) return;
   specs.push_back({p + "ffn_gate_shexp.weight", Kind::kMatrix, {shared, c.width}});
   specs.push_back({p + "ffn_up_shexp.weight", Kind::kMatrix, {shared, c.width}});
@@ -219,6 +231,54 @@ void add_recurrent(const ModelConfig& c, const LayerConfig& layer, const std::st
   specs.push_back({p + "shortconv.in_proj.weight", Kind::kMatrix, {3 * layer.conv_channels, c.width}});
   specs.push_back({p + "shortconv.conv.weight", Kind::kTaps, {layer.conv_channels, layer.conv_len}});
   specs.push_back({p + "shortconv.out_proj.weight", Kind::kMatrix, {c.width, layer.conv_channels}});
+}
+
+void add_attention(const ModelConfig& c, const LayerConfig& layer, const std::string& p,
+                   std::vector<TensorSpec>& specs) {
+  using Kind = TensorSpec::Kind;
+  const bool owns_cache = layer.kv_owner == kOwnCache;
+  const auto matrix = [&specs](std::string name, int64_t n, int64_t k) {
+    specs.push_back({std::move(name), Kind::kMatrix, {n, k}});
+  };
+  const auto norm = [&specs](std::string name, int64_t n) { specs.push_back({std::move(name), Kind::kNorm, {n}}); };
+  const auto bias = [&specs](std::string name, int64_t n) { specs.push_back({std::move(name), Kind::kBias, {n}}); };
+  if (c.fused_qkv) {
+    matrix(p + "attn_qkv.weight", layer.q_len() + layer.k_len() + layer.v_len(), c.width);
+  } else {
+    matrix(p + "attn_q.weight", (c.attention_gate ? 2 : 1) * layer.q_len(), c.width);
+    if (owns_cache) matrix(p + "attn_k.weight", layer.k_len(), c.width);
+    if (owns_cache && !layer.value_is_key) matrix(p + "attn_v.weight", layer.v_len(), c.width);
+  }
+  if (c.qkv_bias && c.fused_qkv) {
+    bias(p + "attn_qkv.bias", layer.q_len() + layer.k_len() + layer.v_len());
+  } else if (c.qkv_bias) {
+    bias(p + "attn_q.bias", layer.q_len());
+    if (owns_cache) bias(p + "attn_k.bias", layer.k_len());
+    if (owns_cache) bias(p + "attn_v.bias", layer.v_len());
+  }
+  if (c.qk_norm) {
+    norm(p + "attn_q_norm.weight", c.qk_norm_whole ? layer.q_len() : layer.key_len);
+    if (owns_cache) norm(p + "attn_k_norm.weight", c.qk_norm_whole ? layer.k_len() : layer.key_len);
+  }
+  matrix(p + "attn_output.weight", c.width, layer.attention_len());
+  if (c.attention_output_bias) bias(p + "attn_output.bias", c.width);
+  if (c.sinks) bias(p + "attn_sinks.weight", layer.n_heads);
+}
+
+void add_latent(const ModelConfig& c, const LayerConfig& l, const std::string& p, std::vector<TensorSpec>& specs) {
+  using Kind = TensorSpec::Kind;
+  if (c.q_rank > 0) {
+    specs.push_back({p + "attn_q_a.weight", Kind::kMatrix, {c.q_rank, c.width}});
+    specs.push_back({p + "attn_q_a_norm.weight", Kind::kNorm, {c.q_rank}});
+    specs.push_back({p + "attn_q_b.weight", Kind::kMatrix, {l.latent_q_len(), c.q_rank}});
+  } else {
+    specs.push_back({p + "attn_q.weight", Kind::kMatrix, {l.latent_q_len(), c.width}});
+  }
+  specs.push_back({p + "attn_kv_a_mqa.weight", Kind::kMatrix, {l.key_len, c.width}});
+  specs.push_back({p + "attn_kv_a_norm.weight", Kind::kNorm, {l.value_len}});
+  specs.push_back({p + "attn_k_b.weight", Kind::kMatrix, {l.n_heads, l.value_len, l.plain_len}});
+  specs.push_back({p + "attn_v_b.weight", Kind::kMatrix, {l.n_heads, l.out_len, l.value_len}});
+  specs.push_back({p + "attn_output.weight", Kind::kMatrix, {c.width, l.n_heads * l.out_len}});
 }
 
 std::vector<TensorSpec> tensors_of_encoder(const ModelConfig& c) {
@@ -307,10 +367,51 @@ Result<std::vector<float>> part_of_qkvz(const ModelFile& folder, const Architect
   return out;
 }
 
+// Of gpt-oss, whose folder has [E, K, N] for [E, N, K], and gate and up in turn along N.
+Result<std::vector<float>> turned_values_of(const ModelFile& folder, const std::string& canonical, int64_t layer,
+                                            const std::vector<int64_t>& dims) {
+  const bool is_down = canonical.find("_down_") != std::string::npos, is_bias = canonical.ends_with(".bias");
+  const std::string name = "layers." + std::to_string(layer) + ".mlp.experts." +
+                           (is_down ? "down_proj" : "gate_up_proj") + (is_bias ? "_bias" : "");
+  std::vector<float> all, out;
+  TRY(append(folder, name, all));
+  const int64_t step = is_down ? 1 : 2, first = canonical.find("_up_") != std::string::npos ? 1 : 0;
+  const int64_t N = dims[1], K = is_bias ? 1 : dims[2];
+  for (int64_t e = 0; e < dims[0]; ++e) {
+    for (int64_t n = 0; n < N; ++n) {
+      for (int64_t k = 0; k < K; ++k)
+        out.push_back(all[static_cast<size_t>((e * K + k) * N * step + n * step + first)]);
+    }
+  }
+  return out;
+}
+
+// k_b[H, R, plain] or v_b[H, V, R], of a tensor whose rows are of each head `plain` of keys, then V of values.
+Result<std::vector<float>> half_of_kv_b(const ModelFile& folder, bool of_keys, int64_t layer,
+                                        const std::vector<int64_t>& dims) {
+  std::vector<float> all, out;
+  TRY(append(folder, "layers." + std::to_string(layer) + ".self_attn.kv_b_proj.weight", all));
+  const int64_t H = dims[0], R = of_keys ? dims[1] : dims[2], n_rows = std::ssize(all) / R / H;
+  const int64_t plain = of_keys ? dims[2] : n_rows - dims[1];
+  const auto at = [&](int64_t h, int64_t row, int64_t r) {
+    return all[static_cast<size_t>((h * n_rows + row) * R + r)];
+  };
+  for (int64_t h = 0; h < H; ++h) {
+    for (int64_t n = 0; n < dims[1]; ++n) {
+      for (int64_t k = 0; k < dims[2]; ++k) out.push_back(of_keys ? at(h, k, n) : at(h, plain + n, k));
+    }
+  }
+  return out;
+}
+
 // What the folder has of it: one tensor, one of each expert, or half of the rows of gate and up in one.
 Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture& architecture,
                                      const std::string& canonical, int64_t layer, const std::vector<int64_t>& dims) {
   std::vector<float> out;
+  if (architecture.folder_name == "gpt_oss" && canonical.find("_exps.") != std::string::npos)
+    return turned_values_of(folder, canonical, layer, dims);
+  const bool is_k_b = canonical == "blk.{}.attn_k_b.weight";
+  if (is_k_b || canonical == "blk.{}.attn_v_b.weight") return half_of_kv_b(folder, is_k_b, layer, dims);
   std::string missing = canonical;
   for (const WeightName& n : architecture.names) {
     if (n.canonical != canonical) continue;
@@ -384,7 +485,8 @@ Metadata metadata_of(const ModelConfig& c) {
     put_experts(c, arch, m);
   }
   // Of a layer without attention no number has a place, but of lfm2's that of its key/value heads, 0.
-  const LayerConfig* attention = c.first_with(Mixer::kAttention);
+  const LayerConfig* latent = c.first_with(Mixer::kLatent);
+  const LayerConfig* attention = latent != nullptr ? latent : c.first_with(Mixer::kAttention);
   CHECK(attention != nullptr, "a layer with attention");
   const bool is_hybrid = c.first_with(Mixer::kState) != nullptr;
   m[arch + "attention.head_count"] = is_hybrid ? attention->n_heads : of_layers(c, &LayerConfig::n_heads);
@@ -393,6 +495,12 @@ Metadata metadata_of(const ModelConfig& c) {
   m[arch + "attention.key_length"] = attention->key_len;
   m[arch + "attention.value_length"] = attention->value_len;
   if (is_hybrid) put_recurrent(c, arch, m);
+  if (latent != nullptr) {
+    m[arch + "attention.kv_lora_rank"] = latent->value_len;
+    m[arch + "attention.key_length_mla"] = latent->plain_len + latent->key_len - latent->value_len;
+    m[arch + "attention.value_length_mla"] = latent->out_len;
+    if (c.q_rank > 0) m[arch + "attention.q_lora_rank"] = c.q_rank;
+  }
   const bool has_means = c.shape == Shape::kParallel || c.shape == Shape::kGpt;
   m[arch + (has_means ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon")] =
       static_cast<double>(c.norm_eps);
@@ -455,7 +563,6 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
   for (int64_t l = 0; l < c.n_layers; ++l) {
     const std::string p = "blk." + std::to_string(l) + ".";
     const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
-    const bool owns_cache = layer.kv_owner == kOwnCache;
     if (c.shape != Shape::kPostNorm) norm(p + "attn_norm.weight", c.width);
     if (c.shape != Shape::kPostNorm && c.shape != Shape::kParallel) {
       norm(p + (c.attention_gate ? "post_attention_norm.weight" : "ffn_norm.weight"), c.width);
@@ -464,29 +571,13 @@ std::vector<TensorSpec> tensors_of(const ModelConfig& c) {
     if (c.shape == Shape::kGpt) bias(p + "ffn_norm.bias", c.width);
     if (layer.mixer == Mixer::kState) {
       add_recurrent(c, layer, p, specs);
-    } else if (c.fused_qkv) {
-      matrix(p + "attn_qkv.weight", layer.q_len() + layer.k_len() + layer.v_len(), c.width);
+    } else if (layer.mixer == Mixer::kLatent) {
+      add_latent(c, layer, p, specs);
     } else {
-      matrix(p + "attn_q.weight", (c.attention_gate ? 2 : 1) * layer.q_len(), c.width);
-      if (owns_cache) matrix(p + "attn_k.weight", layer.k_len(), c.width);
-      if (owns_cache && !layer.value_is_key) matrix(p + "attn_v.weight", layer.v_len(), c.width);
+      add_attention(c, layer, p, specs);
     }
-    const bool attends = layer.mixer == Mixer::kAttention;
-    if (c.attention_output_bias) bias(p + "attn_output.bias", c.width);
     if (c.ffn_bias) bias(p + "ffn_up.bias", layer.ffn_len);
     if (c.ffn_bias) bias(p + "ffn_down.bias", c.width);
-    if (attends && c.qkv_bias && c.fused_qkv) {
-      bias(p + "attn_qkv.bias", layer.q_len() + layer.k_len() + layer.v_len());
-    } else if (attends && c.qkv_bias) {
-      bias(p + "attn_q.bias", layer.q_len());
-      if (owns_cache) bias(p + "attn_k.bias", layer.k_len());
-      if (owns_cache) bias(p + "attn_v.bias", layer.v_len());
-    }
-    if (attends && c.qk_norm) {
-      norm(p + "attn_q_norm.weight", c.qk_norm_whole ? layer.q_len() : layer.key_len);
-      if (owns_cache) norm(p + "attn_k_norm.weight", c.qk_norm_whole ? layer.k_len() : layer.key_len);
-    }
-    if (attends) matrix(p + "attn_output.weight", c.width, layer.attention_len());
     const bool is_dense = layer.n_experts == 0 || c.shape == Shape::kGemma4;
     if (layer.n_experts > 0) add_experts(c, layer, p, specs);
     if (is_dense && c.fused_gate_up) {

@@ -179,13 +179,16 @@ ModelConfig tiny_encoder(ModelConfig c, LayerConfig layer, bool has_head) {
   return c;
 }
 
-// The second of qwen3moe's layers has none, nor has the first of glm4moe's; the others have a shared one too.
+// The second of qwen3moe's layers has none, nor has the first of glm4moe's and deepseek2's; the others but gpt-oss have
+// a shared one too.
 void put_experts(ModelConfig& c, bool wide) {
   const bool is_glm = c.architecture == "glm4moe", is_qwen3 = c.architecture == "qwen3moe";
   const bool is_next = c.architecture == "qwen3next";
+  const bool is_gpt = c.architecture == "gpt_oss", is_deepseek = c.architecture == "deepseek2";
+  if (is_gpt) c.router.score = RouterScore::kChosenSoftmax;
   c.shared_gate = c.architecture == "qwen2moe" || is_next;
-  c.router.normalises = is_qwen3 || is_glm || is_next;
-  if (is_glm) {
+  c.router.normalises = is_qwen3 || is_glm || is_next || is_deepseek;
+  if (is_glm || is_deepseek) {
     c.router_bias = true;
     c.router.score = RouterScore::kSigmoid;
     c.router.sum_epsilon = 1e-20f;
@@ -194,12 +197,29 @@ void put_experts(ModelConfig& c, bool wide) {
     c.router.groups_used = 3;
   }
   for (size_t l = 0; l < c.layers.size(); ++l) {
-    if ((is_qwen3 && l == 1) || (is_glm && l == 0)) continue;
+    if ((is_qwen3 && l == 1) || ((is_glm || is_deepseek) && l == 0)) continue;
     LayerConfig& layer = c.layers[l];
     layer.n_experts = 10;
     layer.n_experts_used = 3;
     layer.expert_len = wide ? 256 : 64;
-    layer.ffn_len = is_qwen3 ? 0 : is_glm ? layer.expert_len : layer.ffn_len;
+    layer.ffn_len = is_qwen3 || is_gpt ? 0 : is_glm || is_deepseek ? layer.expert_len : layer.ffn_len;
+  }
+}
+
+void put_latent(ModelConfig& c, bool wide) {
+  c.q_rank = wide ? 256 : 64;
+  RopeConfig& rope = c.ropes.front();
+  rope.interleaved = true;
+  rope.n_pairs = 8;
+  for (LayerConfig& layer : c.layers) {
+    layer.mixer = Mixer::kLatent;
+    layer.n_kv_heads = 1;
+    layer.n_heads = wide ? 2 : 6;
+    layer.value_len = wide ? 256 : 64;
+    layer.key_len = layer.value_len + 16;
+    layer.plain_len = wide ? 256 : 32;
+    layer.out_len = wide ? 128 : 32;
+    layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(layer.plain_len + 16));
   }
 }
 
@@ -275,7 +295,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   c.norm_eps = 0x1p-16f;
   layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(layer.key_len));
   if (a.starts_with("bert")) return tiny_encoder(std::move(c), layer, a == "bert_rank");
-  c.qkv_bias = a.starts_with("qwen2") || a.starts_with("glm4");
+  c.qkv_bias = a.starts_with("qwen2") || a.starts_with("glm4") || a == "gpt_oss";
   c.qk_norm = a.starts_with("qwen3") || a.starts_with("gemma") || a == "glm4moe" || a == "olmo3" || a == "lfm2";
   c.qk_norm_whole = a == "olmo3";
   c.fused_qkv = a == "phi3" || a == "gpt2";
@@ -290,7 +310,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
                                                                   : o.scaling;
   c.ropes.push_back(tiny_rope(o, scaling, n_pairs));
   for (size_t l = 0; l < c.layers.size(); ++l) {
-    if (a == "mistral") c.layers[l].window = o.window;
+    if (a == "mistral" || (a == "gpt_oss" && l % 2 == 0)) c.layers[l].window = o.window;
     if (a == "smollm3" && l % 4 == 3) c.layers[l].rope = kNoRope;
     if (a == "gemma3" && l % 3 != 2) c.layers[l].window = o.window, c.layers[l].rope = 1;
     if (a == "olmo3" && l % 4 != 3) c.layers[l].window = o.window, c.layers[l].rope = 1;
@@ -302,7 +322,13 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
     if (is_delta) CHECK(arch::set_delta_net(heads, 4, c.layers[l]).ok());
   }
   c.attention_gate = is_delta;
-  if (a.ends_with("moe") || a == "qwen3next") put_experts(c, wide);
+  if (a == "gpt_oss") {
+    c.attention_output_bias = c.sinks = c.router_logit_bias = c.expert_bias = true;
+    c.expert_clamp = 7.0f;
+    c.ropes[0].truncate = false;
+  }
+  if (a == "deepseek2") put_latent(c, wide);
+  if (a.ends_with("moe") || a == "qwen3next" || a == "gpt_oss" || a == "deepseek2") put_experts(c, wide);
   if (a == "gemma4") put_gemma4(c, o.window, wide);
   if (a == "cohere2") {
     c.logit_scale = 0.25f;
@@ -352,8 +378,8 @@ std::shared_ptr<const ModelFile> tiny_file_of(const ModelConfig& config, const T
     return view.data;
   };
   for (const TensorSpec& spec : tensors_of(config)) {
-    const bool is_float =
-        spec.dims.size() == 1 || spec.kind == TensorSpec::Kind::kRouter || spec.kind == TensorSpec::Kind::kTaps;
+    const bool is_float = spec.dims.size() == 1 || spec.kind == TensorSpec::Kind::kRouter ||
+                          spec.kind == TensorSpec::Kind::kTaps || spec.kind == TensorSpec::Kind::kBias;
     const DType dtype = is_float ? DType::kF32 : o.dtype;
     Random random(hash_name(spec.name, o.seed));
     fill(spec, dtype, random, add(spec.name, dtype, spec.dims));

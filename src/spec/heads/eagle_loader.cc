@@ -95,8 +95,9 @@ Result<bool> EagleHead::Loader::flag(const std::string& key, bool otherwise) con
 Status EagleHead::Loader::read_mtp_config() {
   ModelConfig& layer = form_.layer;
   layer = target_.config();
-  const bool is_other = layer.first_with(Mixer::kState) != nullptr || layer.attention_gate;
-  if (layer.shape != Shape::kLlama || layer.fused_qkv || layer.fused_gate_up || layer.ropes.empty() || is_other)
+  const bool is_other = layer.fused_qkv || layer.fused_gate_up || layer.sinks || layer.attention_gate ||
+                        layer.first_with(Mixer::kState) != nullptr || layer.layers.back().mixer != Mixer::kAttention;
+  if (layer.shape != Shape::kLlama || layer.ropes.empty() || is_other)
     return unsupported(where() + "ibid runs no MTP layer of " + layer.architecture, "--spec");
   layer.n_layers = 1;
   LayerConfig last = layer.layers.back();
