@@ -265,10 +265,10 @@ TEST_P(HeldAnswers, AreTheSameUnderThirtyTwoSchedules) {
 }
 const auto kNamed = [](const auto& param_info) { return std::string(param_info.param); };
 INSTANTIATE_TEST_SUITE_P(Architectures, HeldAnswers, ::testing::Values("llama", "gemma3"), kNamed);
-// The others of testing::tiny_architectures().
+// Others of testing::tiny_architectures(), each kind of layer among them.
 INSTANTIATE_TEST_SUITE_P(SlowArchitectures, HeldAnswers,
                          ::testing::Values("mistral", "qwen2", "qwen3", "smollm3", "phi3", "qwen3moe", "qwen2moe",
-                                           "glm4moe", "lfm2", "qwen35", "qwen3next"),
+                                           "glm4moe", "lfm2", "qwen35", "qwen3next", "gemma4", "gpt_oss", "deepseek2"),
                          kNamed);
 
 }  // namespace

@@ -42,6 +42,7 @@ TEST_P(PinnedAnswers, ToFortyRequestsUnderEightSchedules) {
       {"olmo3", {DType::kF16, DType::kBF16}},     {"gemma4", {DType::kQ4_K, DType::kF16}},
       {"glm4", {DType::kQ4_0, DType::kBF16}},     {"cohere2", {DType::kBF16, DType::kF16}},
       {"nemotron", {DType::kQ5_K, DType::kF16}},  {"gpt2", {DType::kQ8_0, DType::kBF16}},
+      {"gpt_oss", {DType::kMXFP4, DType::kF16}},  {"deepseek2", {DType::kQ8_0, DType::kF16}},
   };
   const auto architectures = testing::tiny_architectures();
   const auto index = static_cast<uint64_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());

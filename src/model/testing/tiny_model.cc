@@ -13,9 +13,10 @@
 namespace ibid::testing {
 namespace {
 
-constexpr std::array<std::string_view, 20> kArchitectures = {
-    "llama", "mistral", "qwen2",     "qwen3",      "smollm3", "phi3",   "gemma3", "qwen3moe", "qwen2moe", "glm4moe",
-    "lfm2",  "qwen35",  "qwen3next", "ministral3", "olmo3",   "gemma4", "glm4",   "cohere2",  "nemotron", "gpt2"};
+constexpr std::array<std::string_view, 22> kArchitectures = {
+    "llama",    "mistral", "qwen2",    "qwen3",  "smollm3",   "phi3",       "gemma3", "qwen3moe",
+    "qwen2moe", "glm4moe", "lfm2",     "qwen35", "qwen3next", "ministral3", "olmo3",  "gemma4",
+    "glm4",     "cohere2", "nemotron", "gpt2",   "gpt_oss",   "deepseek2"};
 constexpr std::array<DType, 16> kDTypes = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
                                            DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
                                            DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
