@@ -45,7 +45,7 @@ function(ibid_test name module)
   foreach(source ${sources})
     file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|RC_GTEST_PROP|INSTANTIATE_TEST_SUITE_P)\\(Slow")
     list(APPEND has_slow ${lines})
-    file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P)\\(ByHand")
+    file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|INSTANTIATE_TEST_SUITE_P)\\(ByHand")
     list(APPEND has_by_hand ${lines})
   endforeach()
   if(has_by_hand)  # docs/developers/levels.md says why each

@@ -227,8 +227,9 @@ TEST_P(SlowTinyModel, AnswersTheSameWithMemoryAndDraftsOfAnyKind) {
   EXPECT_GT(totals.n_accepted, 100);
   EXPECT_EQ(totals.reasons, kOwnEnds);
 }
-INSTANTIATE_TEST_SUITE_P(SlowArchitectures, SlowTinyModel, ::testing::ValuesIn(testing::tiny_architectures()),
-                         [](const auto& param_info) { return std::string(param_info.param); });
+const auto kNamed = [](const auto& param_info) { return std::string(param_info.param); };
+INSTANTIATE_TEST_SUITE_P(SlowArchitectures, SlowTinyModel, ::testing::ValuesIn(testing::each_kind()), kNamed);
+INSTANTIATE_TEST_SUITE_P(ByHandArchitectures, SlowTinyModel, ::testing::ValuesIn(testing::all_but_each_kind()), kNamed);
 
 // All pairs of the three: a KV dtype in turn for each architecture and weight dtype.
 TEST(SlowTinyModels, AnswerTheSameForEveryArchitectureWeightAndKvDtype) {

@@ -53,8 +53,10 @@ TEST_P(PinnedAnswers, ToFortyRequestsUnderEightSchedules) {
   EXPECT_EQ(totals.n_schedules, static_cast<int64_t>(kSchedules));
   EXPECT_GT(totals.cached_tokens, 0);
 }
-INSTANTIATE_TEST_SUITE_P(Architectures, PinnedAnswers, ::testing::ValuesIn(testing::tiny_architectures()),
-                         [](const auto& param_info) { return std::string(param_info.param); });
+const auto kArchitecture = [](const auto& param_info) { return std::string(param_info.param); };
+INSTANTIATE_TEST_SUITE_P(Architectures, PinnedAnswers, ::testing::ValuesIn(testing::each_kind()), kArchitecture);
+INSTANTIATE_TEST_SUITE_P(MoreArchitectures, PinnedAnswers, ::testing::ValuesIn(testing::all_but_each_kind()),
+                         kArchitecture);
 
 // An encoder has no answers: the vectors and scores of its sequences must be the same for steps of any size, in any
 // order.

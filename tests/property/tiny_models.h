@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -21,6 +23,18 @@ inline constexpr int32_t kMaxSequences = 8;
 inline constexpr int32_t kVocabSize = 96;
 inline constexpr TokenId kEnd{7}, kLetterA{5};  // of tiny_tokenizer: the end of generation, and what no other holds
 inline constexpr DType kKvDtypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+
+// Of tiny_architectures() a model of each kind of layer, which slow tests and emulated machines run; or the others,
+// which run by hand or on this machine alone.
+inline std::vector<std::string_view> each_kind() {
+  return {"llama", "gemma3", "qwen3moe", "lfm2", "qwen35", "gemma4", "gpt_oss", "deepseek2"};
+}
+inline std::vector<std::string_view> all_but_each_kind() {
+  std::vector<std::string_view> out;
+  std::ranges::copy_if(tiny_architectures(), std::back_inserter(out),
+                       [](std::string_view a) { return std::ranges::count(each_kind(), a) == 0; });
+  return out;
+}
 
 // Of one and two letters, most of them twice in each other, so that stop strings end within tokens and across them.
 inline std::shared_ptr<const Tokenizer> tiny_tokenizer() {
