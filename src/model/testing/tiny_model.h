@@ -26,8 +26,8 @@ struct TinyModelOptions {
 };
 
 // Those that make tokens: llama, mistral, qwen2, qwen3, smollm3, phi3, gemma3; with experts qwen3moe, qwen2moe,
-// glm4moe, gpt_oss; with recurrent layers lfm2, qwen35 and (with experts too) qwen3next; with latent attention deepseek2;
-// and a model of each other shape or switch of the dense ones.
+// glm4moe, gpt_oss; with recurrent layers lfm2, qwen35 and (with experts too) qwen3next; with latent attention
+// deepseek2; and a model of each other shape or switch of the dense ones.
 std::span<const std::string_view> tiny_architectures();
 // Every dtype that a matrix may have.
 std::span<const DType> tiny_dtypes();
