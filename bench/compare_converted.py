@@ -28,6 +28,12 @@ KNOWN = {
     "ernie4_5_moe": "its shared width is taken from the number of key/value heads",
     "lfm2moe": "GGUF has no scale of its experts",
     "hunyuan_moe": "its converter needs a key that transformers does not write",
+    "gemma4": "its converter reads a tokenizer", "gemma4_moe": "its converter reads a tokenizer",
+    "ministral3": "its converter reads a tokenizer",
+    "gemma2": "GGUF has no scale of queries", "olmo3": "GGUF has no attention factor of yarn",
+    "nemotron": "its converter takes a head to be the width by the number of heads",
+    "cohere2": "its converter needs a key that transformers does not write",
+    "hunyuan_dense": "its converter refuses other factors than the published ones",
 }
 
 
