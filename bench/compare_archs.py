@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from compare_kl import log_softmax
+
 ROOT = Path(__file__).resolve().parent.parent
 MOST = 1e-4
 # Keys that the saver writes for these families and llama.cpp does not read for them.
@@ -53,12 +55,6 @@ def plain(source, target, left_out):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def log_softmax(rows):
-    rows = rows.astype(np.float64)
-    rows -= rows.max(axis=-1, keepdims=True)
-    return rows - np.log(np.exp(rows).sum(axis=-1, keepdims=True))
 
 
 def peer(path, n_tokens):

@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
+from compare_kl import log_softmax
+
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 # What a golden has and the converter or GGUF cannot express.
@@ -55,12 +57,6 @@ def convert(llama_cpp, folder, out):
     cls = type(cls.__name__, (cls,), {"set_vocab": numbers_as_vocabulary, "model_arch": cls.model_arch, "no_mtp": True})
     with torch.inference_mode():
         cls(folder, gguf.LlamaFileType.ALL_F32, out).write()
-
-
-def log_softmax(rows):
-    rows = rows.astype(np.float64)
-    rows -= rows.max(axis=-1, keepdims=True)
-    return rows - np.log(np.exp(rows).sum(axis=-1, keepdims=True))
 
 
 def distance(program, gguf_file, golden, work):
