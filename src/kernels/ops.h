@@ -60,7 +60,7 @@ void gate_rows(Stream& s, const TensorView& x, const TensorView& gate);
 
 // Products of heads, each by a weight of its own, all [N, K]. Rows of x and out are H heads one after the other, at
 // least K and N long: the first N values of a head of out[T, H No] become the first K of the head of x[T, H Ni] times
-// weights[h]^T, with the bits that ops::linear gives them; what is behind them stays. H is at most kMaxLinearHeads.
+// weights[h]^T, with the bits that ops::linear gives them; what is after them stays. H is at most kMaxLinearHeads.
 inline constexpr size_t kMaxLinearHeads = kMaxExperts;
 void linear_heads(Stream& s, const TensorView& out, const TensorView& x, std::span<const Weight> weights);
 size_t linear_heads_workspace_bytes(int64_t n_rows, int64_t n_heads, int64_t n_inputs);

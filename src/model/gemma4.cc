@@ -116,7 +116,8 @@ void Gemma4Model::add_experts(Pass& p, const Layer& w, int l) {
   ops::rms_norm(p.s, t.h, t.x, w.norms.router_norm, eps);
   const ExpertRows rows = choose_experts(p, w.experts, t.h, l);
   ops::rms_norm(p.s, t.h, t.x, w.norms.pre_norm_2, eps);
-  const TensorView sum = run_experts(p, w.experts, rows, t.h, l);
+  const TensorView sum = sum_of_experts(p);
+  run_experts(p, w.experts, rows, t.h, sum, l);
   ops::rms_norm(p.s, sum, sum, w.norms.post_norm_2, eps);
   p.seen("experts_out", l, sum);
   ops::add(p.s, t.out, sum);

@@ -128,23 +128,23 @@ ExpertRows choose_experts(Pass& p, const MoeWeights& w, const TensorView& x, int
   return rows;
 }
 
-TensorView run_experts(Pass& p, const MoeWeights& w, const ExpertRows& rows, const TensorView& x, int l) {
+TensorView sum_of_experts(const Pass& p) { return rows_of(p.t.experts.sum, p.t.h.dim[0], p.config.width); }
+
+void run_experts(Pass& p, const MoeWeights& w, const ExpertRows& rows, const TensorView& x, const TensorView& out,
+                 int l) {
   const TensorView y = rows_of(p.t.experts.down, rows.n_rows(), p.config.width);
   each_expert(p, w, p.layer(l), rows, x, y);
-  const TensorView sum = rows_of(p.t.experts.sum, x.dim[0], p.config.width);
-  ops::add_experts(p.s, sum, y, rows);
-  return sum;
+  ops::add_experts(p.s, out, y, rows);
 }
 
 void moe_ffn(Pass& p, const MoeWeights& w, int l) {
   const Scratch& t = p.t;
   const ExpertRows rows = choose_experts(p, w, t.h, l);
   if (p.layer(l).ffn_len == 0) {
-    const TensorView y = rows_of(t.experts.down, rows.n_rows(), p.config.width);
-    each_expert(p, w, p.layer(l), rows, t.h, y);
-    ops::add_experts(p.s, t.out, y, rows);
+    run_experts(p, w, rows, t.h, t.out, l);
   } else {
-    const TensorView sum = run_experts(p, w, rows, t.h, l);
+    const TensorView sum = sum_of_experts(p);
+    run_experts(p, w, rows, t.h, sum, l);
     run_shared(p, w, l);
     ops::add(p.s, t.out, sum);
   }

@@ -25,10 +25,12 @@ Status load_moe(WeightLoader& loader, const ModelConfig& config, int64_t layer, 
 // Without shared experts, whatever the layer's ffn_len.
 Status load_experts(WeightLoader& loader, const ModelConfig& config, int64_t layer, MoeWeights& out);
 
-// The experts that the router chooses for each row of x[., C]; their outputs for x, added -> the result, in
-// t.experts.sum.
+// The experts that the router chooses for each row of x[., C]; their outputs for x, added -> out[., C], which may be
+// sum_of_experts(): t.experts.sum, of as many rows as t.h.
 ExpertRows choose_experts(Pass& p, const MoeWeights& w, const TensorView& x, int layer);
-TensorView run_experts(Pass& p, const MoeWeights& w, const ExpertRows& rows, const TensorView& x, int layer);
+void run_experts(Pass& p, const MoeWeights& w, const ExpertRows& rows, const TensorView& x, const TensorView& out,
+                 int layer);
+TensorView sum_of_experts(const Pass& p);
 
 // t.h -> t.out, of a layer with experts; writes t.experts, t.gate and t.up.
 //   expert_e(h) = down_e(silu(gate_e h) up_e h), with biases and ops::clamped_silu_mul where the model has them
