@@ -12,7 +12,7 @@ constexpr GgmlType kGgmlTypes[] = {
     {9, "Q8_1"},     {10, "Q2_K"},   {11, "Q3_K"},    {12, "Q4_K"},  {13, "Q5_K"},   {14, "Q6_K"},  {15, "Q8_K"},
     {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},
     {23, "IQ4_XS"},  {24, "I8"},     {25, "I16"},     {26, "I32"},   {27, "I64"},    {28, "F64"},   {29, "IQ1_M"},
-    {30, "BF16"},    {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"},  {41, "Q1_0"}};
+    {30, "BF16"},    {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"},  {41, "Q1_0"},  {42, "Q2_0"}};
 
 }  // namespace
 
@@ -28,8 +28,7 @@ Result<DType> dtype_from_ggml_type(uint32_t number) {
     if (type.number != number) continue;
     if (std::optional<DType> dtype = dtype_from_name(type.name)) return *dtype;
     return unsupported("its type is " + std::string(type.name) +
-                       ", which is not supported; choose a file in Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, "
-                       "F16, BF16 or F32");
+                       ", which files do not have: it is that of activations within a product");
   }
   return invalid("its type is number " + std::to_string(number) + ", which does not exist or is no longer in use");
 }

@@ -146,4 +146,33 @@ Result<Vocabulary> vocabulary_from_gguf(const ModelFile& file) {
   return v;
 }
 
+void put_vocabulary(const Vocabulary& v, std::map<std::string, MetaValue, std::less<>>& m) {
+  const bool sentence_piece = v.model == VocabularyModel::kSentencePieceBpe;
+  const bool is_gemma4 = v.model == VocabularyModel::kBpe && v.pre_tokenizer == kGemma4;
+  m["tokenizer.ggml.model"] = std::string(is_gemma4                                ? kGemma4
+                                          : v.model == VocabularyModel::kBpe       ? "gpt2"
+                                          : sentence_piece                         ? "llama"
+                                          : v.model == VocabularyModel::kWordPiece ? "bert"
+                                                                                   : "t5");
+  m["tokenizer.ggml.pre"] = v.model == VocabularyModel::kBpe ? v.pre_tokenizer : std::string("default");
+  m["tokenizer.ggml.tokens"] = v.tokens;
+  if (!v.scores.empty()) m["tokenizer.ggml.scores"] = std::vector<double>(v.scores.begin(), v.scores.end());
+  std::vector<int64_t> types;
+  for (const TokenType type : v.types) types.push_back(static_cast<int64_t>(type));
+  if (!types.empty()) m["tokenizer.ggml.token_type"] = std::move(types);
+  if (!v.merges.empty()) m["tokenizer.ggml.merges"] = v.merges;
+  const std::pair<const char*, TokenId> ids[] = {{"bos", v.bos},
+                                                 {"eos", v.eos},
+                                                 {"unknown", v.unknown},
+                                                 {"padding", v.padding},
+                                                 {"seperator", v.separator}};  // as the specification spells it
+  for (const auto& [name, id] : ids) {
+    if (id != TokenId::kNone) m["tokenizer.ggml." + std::string(name) + "_token_id"] = int64_t{raw(id)};
+  }
+  m["tokenizer.ggml.add_bos_token"] = v.add_bos;
+  m["tokenizer.ggml.add_eos_token"] = v.add_eos;
+  if (sentence_piece) m["tokenizer.ggml.add_space_prefix"] = v.add_space_prefix;
+  if (!v.chat_template.empty()) m["tokenizer.chat_template"] = v.chat_template;
+}
+
 }  // namespace ibid

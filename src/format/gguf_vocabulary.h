@@ -1,6 +1,9 @@
 // The tokenizer's vocabulary out of GGUF metadata (keys tokenizer.ggml.*, tokenizer.chat_template).
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "base/result.h"
 #include "format/model_file.h"
 #include "text/tokenizer/vocabulary.h"
@@ -15,5 +18,8 @@ namespace ibid {
 //
 // end_of_generation holds the result of find_end_of_generation for the keys eos, eot and eom and the spellings.
 Result<Vocabulary> vocabulary_from_gguf(const ModelFile& file);
+
+// Sets the keys of a vocabulary that Tokenizer::from_vocabulary reads; vocabulary_from_gguf gives it back.
+void put_vocabulary(const Vocabulary& vocabulary, std::map<std::string, MetaValue, std::less<>>& metadata);
 
 }  // namespace ibid

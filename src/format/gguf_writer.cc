@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kAlignment = 32;
 // Numbers of the value types that are written.
-constexpr uint32_t kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9, kUint64 = 10, kInt64 = 11,
-                   kFloat64 = 12;
+constexpr uint32_t kUint16 = 2, kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9, kUint64 = 10,
+                   kInt64 = 11, kFloat64 = 12;
 
 template <typename T>
 void put(std::string& out, T value) {
@@ -123,20 +123,35 @@ void GgufWriter::add_tensor(std::string name, const TensorView& view) {
              {view.data, static_cast<size_t>(view.n_rows() * view.row_stride_bytes)});
 }
 
-std::string GgufWriter::header() const {
+std::string GgufWriter::header(std::span<const Entry> entries, size_t i, size_t n) const {
+  const size_t n_keys = (i == 0 ? metadata_.size() : 0) + (n > 1 ? 3 : 0);
   std::string out = "GGUF";
   put<uint32_t>(out, 3);
-  put<uint64_t>(out, tensors_.size());
-  put<uint64_t>(out, metadata_.size());
-  for (const auto& [key, value] : metadata_) {
-    put_string(out, key);
-    std::visit([&](const auto& v) { put_value(out, v); }, value);
+  put<uint64_t>(out, entries.size());
+  put<uint64_t>(out, n_keys);
+  if (i == 0) {
+    for (const auto& [key, value] : metadata_) {
+      put_string(out, key);
+      std::visit([&](const auto& v) { put_value(out, v); }, value);
+    }
+  }
+  if (n > 1) {  // of the types that llama.cpp expects
+    const auto put_key = [&out](const char* key, uint32_t type) {
+      put_string(out, key);
+      put(out, type);
+    };
+    put_key("split.no", kUint16);
+    put(out, static_cast<uint16_t>(i));
+    put_key("split.count", kUint16);
+    put(out, static_cast<uint16_t>(n));
+    put_key("split.tensors.count", kInt32);
+    put(out, static_cast<int32_t>(tensors_.size()));
   }
   uint64_t offset = 0;
-  for (const Entry& entry : tensors_) {
+  for (const Entry& entry : entries) {
     put_string(out, entry.name);
     put<uint32_t>(out, static_cast<uint32_t>(entry.dims.size()));
-    for (size_t i = entry.dims.size(); i-- > 0;) put<uint64_t>(out, static_cast<uint64_t>(entry.dims[i]));
+    for (size_t d = entry.dims.size(); d-- > 0;) put<uint64_t>(out, static_cast<uint64_t>(entry.dims[d]));
     put<uint32_t>(out, static_cast<uint32_t>(ggml_type(entry.dtype)));
     put(out, offset);
     offset += entry.n_bytes + padding(entry.n_bytes);
@@ -146,7 +161,7 @@ std::string GgufWriter::header() const {
 }
 
 std::string GgufWriter::bytes() const {
-  std::string out = header();
+  std::string out = header(tensors_, 0, 1);
   for (const Entry& entry : tensors_) {
     out.append(reinterpret_cast<const char*>(entry.data.data()), entry.data.size());
     out.append(padding(entry.data.size()), '\0');
@@ -154,13 +169,9 @@ std::string GgufWriter::bytes() const {
   return out;
 }
 
-Status GgufWriter::write(const std::string& path) const {
-  std::string partial = path + ".partial";
-  auto failed = [&] {
-    Error error = unavailable("cannot write " + path + ": " + std::strerror(errno), path);
-    std::remove(partial.c_str());
-    return error;
-  };
+Status GgufWriter::write_file(const std::string& partial, const std::string& path, std::span<const Entry> entries,
+                              size_t i, size_t n) const {
+  auto failed = [&] { return unavailable("cannot write " + path + ": " + std::strerror(errno), path); };
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(partial.c_str(), "wb"), &std::fclose);
   if (!file) return failed();
   size_t n_put = 0;  // of a tensor
@@ -170,19 +181,74 @@ Status GgufWriter::write(const std::string& path) const {
     return {};
   };
   const std::byte zeros[kAlignment] = {};
-  const std::string head = header();
+  const std::string head = header(entries, i, n);
   TRY(put(std::as_bytes(std::span(head))));
-  for (const Entry& entry : tensors_) {
+  for (const Entry& entry : entries) {
     n_put = 0;
-    if (const Status filled = entry.fill ? entry.fill(put) : put(entry.data); !filled.ok()) {
-      std::remove(partial.c_str());
-      return filled;
-    }
+    TRY(entry.fill ? entry.fill(put) : put(entry.data));
     CHECK(n_put == entry.n_bytes, "a tensor's bytes are all given");
     TRY(put({zeros, padding(entry.n_bytes)}));
   }
   if (std::fclose(file.release()) != 0) return failed();
-  if (std::rename(partial.c_str(), path.c_str()) != 0) return failed();
+  return {};
+}
+
+Status GgufWriter::write(const std::string& path) const {
+  const std::string partial = path + ".partial";
+  if (const Status written = write_file(partial, path, tensors_, 0, 1); !written.ok()) {
+    std::remove(partial.c_str());
+    return written;
+  }
+  if (std::rename(partial.c_str(), path.c_str()) == 0) return {};
+  Error error = unavailable("cannot write " + path + ": " + std::strerror(errno), path);
+  std::remove(partial.c_str());
+  return error;
+}
+
+std::string GgufWriter::shard_path(const std::string& prefix, size_t i, size_t n) {
+  char end[32];
+  std::snprintf(end, sizeof end, "-%05zu-of-%05zu.gguf", i + 1, n);
+  return prefix + end;
+}
+
+std::vector<size_t> GgufWriter::shards_of(uint64_t max_bytes) const {
+  std::vector<size_t> first = {0};
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (i > first.back() && bytes + tensors_[i].n_bytes > max_bytes) {
+      first.push_back(i);
+      bytes = 0;
+    }
+    bytes += tensors_[i].n_bytes;
+  }
+  return first;
+}
+
+Status GgufWriter::write_shards(const std::string& prefix, std::span<const size_t> first) const {
+  const size_t n = first.size();
+  CHECK(n > 0 && first[0] == 0, "the first shard begins with the first tensor");
+  if (n > 65535)
+    return invalid("more than 65,535 files would be written; a larger --split-max-size makes fewer", prefix);
+  const std::span<const Entry> all = tensors_;
+  const auto partial = [&](size_t i) { return shard_path(prefix, i, n) + ".partial"; };
+  const auto remove_all = [&] {
+    for (size_t i = 0; i < n; ++i) std::remove(partial(i).c_str());
+  };
+  for (size_t i = 0; i < n; ++i) {
+    const size_t end = i + 1 < n ? first[i + 1] : all.size();
+    const Status written =
+        write_file(partial(i), shard_path(prefix, i, n), all.subspan(first[i], end - first[i]), i, n);
+    if (written.ok()) continue;
+    remove_all();
+    return written;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const std::string path = shard_path(prefix, i, n);
+    if (std::rename(partial(i).c_str(), path.c_str()) == 0) continue;
+    Error error = unavailable("cannot write " + path + ": " + std::strerror(errno), path);
+    remove_all();
+    return error;
+  }
   return {};
 }
 

@@ -43,9 +43,20 @@ class GgufWriter {
   std::string bytes() const;
   // Writes beside `path` and renames at the end, so that `path` never holds half a file.
   Status write(const std::string& path) const;
+  // The same as several files, PREFIX-00001-of-0000N.gguf, as llama.cpp's gguf-split names and marks them. Shard i
+  // holds the tensors [first[i], first[i + 1]), in the order they were added; first[0] is 0, and the first has all
+  // keys. Files appear once all are complete.
+  Status write_shards(const std::string& prefix, std::span<const size_t> first) const;
+  // Where shards of at most `max_bytes` of tensors begin; a larger tensor is one of its own.
+  std::vector<size_t> shards_of(uint64_t max_bytes) const;
+  static std::string shard_path(const std::string& prefix, size_t i, size_t n);
 
  private:
-  std::string header() const;  // all before the data, padded to the alignment
+  struct Entry;
+  // All before the data, padded to the alignment. Of n shards: of shard i.
+  std::string header(std::span<const Entry> entries, size_t i, size_t n) const;
+  Status write_file(const std::string& partial, const std::string& path, std::span<const Entry> entries, size_t i,
+                    size_t n) const;
 
   struct Entry {
     std::string name;

@@ -151,8 +151,8 @@ Status fetch_folder(const Fetcher& fetcher, const HubModel& model, const std::st
                     const FetchOptions& options) {
   ASSIGN_OR_RETURN(const bool is_folder, fetcher.fetch("config.json"));
   if (!is_folder) return not_found(model.text() + " has no config.json; " + gguf_choice(fetcher, model), model.text());
-  for (const char* file :
-       {"tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"}) {
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja",
+                           "quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
     ASSIGN_OR_RETURN(bool there, fetcher.fetch(file));
     static_cast<void>(there);
   }

@@ -26,6 +26,7 @@
 #include "base/mapped_file.h"
 #include "base/quoted.h"
 #include "base/result.h"
+#include "tensor/float8.h"
 #include "tensor/tensor.h"
 
 namespace ibid {
@@ -33,6 +34,7 @@ namespace ibid {
 struct TensorInfo {
   std::string name;
   TensorView view;  // outermost dimension first; contiguous; read-only memory although the pointer is not const
+  EightBits eight_bits = EightBits::kInteger;  // what an I8's elements are: also those that a folder calls F8 or U8
   size_t bytes() const { return static_cast<size_t>(view.n_rows() * view.row_stride_bytes); }
 };
 
@@ -57,6 +59,7 @@ class ModelFile {
     std::string tokenizer_json;         // safetensors folders: the bytes of tokenizer.json, empty where there is none
     std::string tokenizer_config_json;  // and of tokenizer_config.json
     std::string chat_template;          // and of chat_template.jinja
+    std::string quant_recipe_json;      // how its matrices were quantised (format/quant_recipe.h); empty: they were not
   };
   explicit ModelFile(Parts parts);
 
@@ -69,6 +72,7 @@ class ModelFile {
   const std::string& tokenizer_json() const { return parts_.tokenizer_json; }
   const std::string& tokenizer_config_json() const { return parts_.tokenizer_config_json; }
   const std::string& chat_template() const { return parts_.chat_template; }
+  const std::string& quant_recipe_json() const { return parts_.quant_recipe_json; }
 
   const std::vector<TensorInfo>& tensors() const { return parts_.tensors; }
   const TensorInfo* find(std::string_view name) const;     // null where there is none

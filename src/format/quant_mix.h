@@ -33,6 +33,19 @@ enum class QuantMix : uint8_t {
   kIQ4_NL,
   kIQ4_XS,
   kMXFP4,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ2_S,  // IQ2_XS for most
+  kIQ2_M,  // IQ2_S for most
+  kIQ3_XXS,
+  kIQ3_XS,
+  kIQ3_S,
+  kIQ3_M,
+  kTQ1_0,
+  kTQ2_0,
+  kNVFP4,
+  kQ1_0,
+  kQ2_0,
 };
 
 // Any letter case; q3_k, q4_k and q5_k mean the M mixtures.
@@ -50,8 +63,10 @@ struct MixedMatrix {
 // The type that the mixture names for it, regardless of the length of its rows.
 DType wished_dtype(QuantMix mix, const MixedMatrix& matrix);
 // The type it gets. Where its rows are not a whole number of the type's blocks: the nearest type of blocks of 32 with
-// as many bits or more (Q2_K, Q3_K and IQ4_XS: IQ4_NL; Q4_K: Q5_0; Q5_K: Q5_1; Q6_K: Q8_0), and F16 where 32 do not
-// divide them either.
+// as many bits or more (Q4_K: Q5_0; Q5_K: Q5_1; Q6_K: Q8_0; all others: IQ4_NL), and F16 where 32 do not divide them
+// either.
 DType mixed_dtype(QuantMix mix, const MixedMatrix& matrix);
+DType fitting_dtype(DType dtype, int64_t row_len);
+DType quant_mix_base(QuantMix mix);  // what it has most of
 
 }  // namespace ibid

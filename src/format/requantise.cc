@@ -31,6 +31,12 @@ struct Plan {
   std::vector<int64_t> dims;        // of the result
   int64_t n_rows = 0, row_len = 0;  // of the result; a vector that is pooled has rows of one
   bool is_copied = false;
+  std::vector<float> importance;  // [n, inputs] of its n matrices; empty: none
+  const float* importance_of(int64_t row) const {
+    if (importance.empty()) return nullptr;
+    const int64_t n = std::ssize(importance) / row_len;
+    return importance.data() + row / (n_rows / n) * row_len;
+  }
 };
 
 // A row of the result is the mean of `n` rows of the source, `stride` apart.
@@ -88,11 +94,11 @@ Result<Plan> plan_of(const ModelFile& from, const TensorInfo& t, const Requantis
   Plan plan{.from = &t, .dtype = v.dtype, .wished = v.dtype, .pools = {}, .dims = {}};
   if (!is_of_delta_net(from, t)) plan.pools = pools_of(t, o);
   plan.dims.assign(v.dim.begin(), v.dim.begin() + v.rank);
-  if (is_matrix(t)) {
+  if (is_matrix(t) && !is_left(o.types, t.name)) {
     const MixedMatrix matrix = {
         t.name, o.n_layers, std::max<int64_t>(1, o.n_heads / std::max<int64_t>(1, o.n_kv_heads)), v.row_len(), tied};
-    plan.dtype = mixed_dtype(o.mix, matrix);
-    plan.wished = wished_dtype(o.mix, matrix);
+    plan.dtype = fitting_dtype(o.types, matrix);
+    plan.wished = wished_dtype(o.types, matrix);
   }
   if (!plan.pools.empty()) {
     if (v.rank > 2 || !is_weight_type(v.dtype) || v.dim[0] != plan.pools.back().end()) {
@@ -107,9 +113,19 @@ Result<Plan> plan_of(const ModelFile& from, const TensorInfo& t, const Requantis
     for (const Pool& p : plan.pools) plan.dims[0] -= p.n_dropped();
   }
   plan.is_copied = plan.pools.empty() && plan.dtype == v.dtype;
+  if (!plan.is_copied && is_quantised(v.dtype) && !o.requantises) {
+    return unsupported(in_quotes(t.name) + " of " + from.path() + " is quantised already (" +
+                       std::string(traits(v.dtype).name) +
+                       "), and what it lost stays lost; --allow-requantize quantises it again, and a file of F16 or "
+                       "BF16 gives a better one");
+  }
   const bool is_vector = v.rank == 1;
   plan.row_len = is_vector ? 1 : v.row_len();
   plan.n_rows = is_vector ? plan.dims[0] : plan.dims[0] * (v.n_rows() / v.dim[0]);
+  if (o.importance != nullptr && is_matrix(t)) {
+    ASSIGN_OR_RETURN(plan.importance, o.importance->weights(t.name, v.rank == 3 ? v.dim[0] : 1, v.row_len()));
+  }
+  if (!plan.is_copied) TRY(check_importance(t.name, plan.dtype, !plan.importance.empty()));
   return plan;
 }
 
@@ -171,7 +187,7 @@ class Rows {
       }
     }
     if (!std::ranges::all_of(s.row, [](float x) { return std::isfinite(x); })) is_finite_ = false;
-    quantise_row(plan_.dtype, s.row.data(), to, n);
+    quantise_row(plan_.dtype, s.row.data(), to, n, plan_.importance_of(row));
   }
 
   const Plan& plan_;
@@ -180,15 +196,39 @@ class Rows {
   std::atomic<bool> is_finite_ = true;
 };
 
+// The tensors that the files of a model begin with.
+std::vector<size_t> first_of_files(const ModelFile& from) {
+  std::vector<size_t> first;
+  const auto file_of = [&](const TensorInfo& t) {
+    for (size_t i = 0; i < from.files().size(); ++i) {
+      const std::span<const std::byte> bytes = from.files()[i].bytes();
+      if (t.view.data >= bytes.data() && t.view.data < bytes.data() + bytes.size()) return i;
+    }
+    return size_t{0};
+  };
+  for (size_t i = 0; i < from.tensors().size(); ++i) {
+    if (i == 0 || file_of(from.tensors()[i]) != file_of(from.tensors()[i - 1])) first.push_back(i);
+  }
+  return first;
+}
+
 }  // namespace
+
+Status write_gguf(const GgufWriter& writer, const std::string& to, const Shards& shards,
+                  std::span<const size_t> first) {
+  const std::string prefix = to.ends_with(".gguf") ? to.substr(0, to.size() - 5) : to;
+  if (shards.max_bytes > 0) return writer.write_shards(prefix, writer.shards_of(shards.max_bytes));
+  if (shards.keep && first.size() > 1) return writer.write_shards(prefix, first);
+  return writer.write(to);
+}
 
 Result<Requantised> requantise(const ModelFile& from, const std::string& to, const RequantiseOptions& options,
                                ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress) {
   if (from.container() != Container::kGguf) {
     return unsupported(
         from.path() +
-        " is a folder of safetensors, and only GGUF files can be quantised; use a GGUF file of the model, "
-        "from the hub (hf:user/repo:FILE) or made by llama.cpp's convert_hf_to_gguf.py");
+        " is a folder of safetensors, whose key and value heads are not averaged; `ibid convert` makes a GGUF file of "
+        "it first");
   }
   const int64_t K = options.n_kv_heads, G = options.kv_groups;
   if (G < 0 || G > K || (G != 0 && K % G != 0)) {
@@ -200,7 +240,7 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
   for (const auto& [key, value] : from.metadata()) {
     if (key != "general.alignment" && !key.starts_with("split.")) writer.set(key, value);
   }
-  writer.set("general.file_type", MetaValue(quant_mix_file_type(options.mix)));
+  writer.set("general.file_type", MetaValue(quant_mix_file_type(options.types.mix)));
   writer.set("general.quantization_version", 2);
   if (const std::string key = options.architecture + ".attention.head_count_kv"; G != 0) {
     std::vector<int64_t> of_layers = {G};
@@ -229,9 +269,12 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
     int64_t n = 1;
     for (int64_t dim : plan.dims) n *= dim;
     out.n_parameters += n;
-    out.bytes += static_cast<uint64_t>(row_bytes(plan.dtype, plan.dims.back()) * (n / plan.dims.back()));
+    const auto bytes = static_cast<uint64_t>(row_bytes(plan.dtype, plan.dims.back()) * (n / plan.dims.back()));
+    out.bytes += bytes;
+    out.tensors.push_back({t.name, plan.dims, t.view.dtype, plan.dtype, t.bytes(), bytes});
     out.was_quantised |= is_quantised(t.view.dtype) && !plan.is_copied;
     if (t.view.rank >= 2) ++out.matrices[plan.dtype];
+    if (!plan.is_copied && !plan.importance.empty()) ++out.n_weighted;
     if (plan.dtype != plan.wished) ++out.instead[{plan.wished, plan.dtype, plan.row_len}];
     writer.add_tensor(t.name, plan.dtype, plan.dims,
                       [&plan, &team, &from, &read](const GgufWriter::Put& put) -> Status {
@@ -240,7 +283,8 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
                         return {};
                       });
   }
-  TRY(writer.write(to));
+  if (options.dry_run) return out;
+  TRY(write_gguf(writer, to, options.shards, first_of_files(from)));
   return out;
 }
 

@@ -46,11 +46,18 @@ Status read_entry(const MappedFile& file, const std::string& name, const Json& e
     return bad(file, tensor + " has no valid data_offsets (two integers, ascending)");
   }
   // Names as the field writes them; the quantised formats of GGUF do not exist here.
-  const bool is_byte = *dtype->string() == "BOOL" || *dtype->string() == "U8";
-  std::optional<DType> known = is_byte ? DType::kI8 : dtype_from_name(*dtype->string());
+  // Unsigned integers and floats of eight bits are read as signed integers of as many bits.
+  std::string type = *dtype->string();
+  for (const auto& [eight, called] : {std::pair(EightBits::kE4M3, "F8_E4M3"), std::pair(EightBits::kE5M2, "F8_E5M2"),
+                                      std::pair(EightBits::kE8M0, "F8_E8M0")}) {
+    if (type == called) info.eight_bits = eight;
+  }
+  if (type == "BOOL" || info.eight_bits != EightBits::kInteger) type = "I8";
+  if (type == "U8" || type == "U16" || type == "U32" || type == "U64") type[0] = 'I';
+  std::optional<DType> known = dtype_from_name(type);
   if (!known || is_quantised(*known)) {
     return unsupported(file.path() + ": " + tensor + " has the dtype " + in_quotes(*dtype->string()) +
-                           "; F32, F16, BF16, F64, I8 to I64, U8 and BOOL are read",
+                           "; F32, F16, BF16, F64, F8_E4M3, F8_E5M2, F8_E8M0, integers and BOOL are read",
                        name);
   }
   const Json::Array& dims = *shape->array();

@@ -3,7 +3,7 @@
 // generation_config.json and chat_template.jinja.
 //
 // A safetensors file is a length (8 bytes), a JSON header of at most 16 MiB that gives each tensor's dtype, shape and
-// place, and data without holes. F32, F16, BF16, F64 and signed integers are read, all else is refused by name. All of
+// place, and data without holes. F32, F16, BF16, F64, F8 and integers are read, all else is refused by name. All of
 // it is bytes from outside: places and sizes are checked with overflow in mind, the header is bounded (see
 // base/json.h).
 #pragma once

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "format/quant_recipe.h"
 #include "format/safetensors.h"
 
 namespace ibid {
@@ -72,8 +73,38 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
+// The text with Python's Infinity, -Infinity and NaN, which JSON does not know and published configurations hold, as
+// strings of the same letters.
+std::string with_json_numbers(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '"') {
+      size_t end = at + 1;
+      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+      end = std::min(end + 1, text.size());
+      out += text.substr(at, end - at);
+      at = end;
+      continue;
+    }
+    std::string_view word;
+    for (const std::string_view known : {"-Infinity", "Infinity", "NaN"}) {
+      if (word.empty() && text.substr(at).starts_with(known)) word = known;
+    }
+    if (word.empty()) {
+      out += text[at++];
+      continue;
+    }
+    out += '"' + std::string(word) + '"';
+    at += word.size();
+  }
+  return out;
+}
+
 Status flatten_file(const MappedFile& file, const std::string& prefix, ModelFile::Parts& parts) {
-  ASSIGN_OR_RETURN(Json json, parse_json(file.text(), file.path(), kConfigLimits));
+  const bool fits = file.text().size() <= kConfigLimits.max_bytes;  // else parse_json refuses it
+  const std::string text = fits ? with_json_numbers(file.text()) : "";
+  ASSIGN_OR_RETURN(Json json, parse_json(fits ? std::string_view(text) : file.text(), file.path(), kConfigLimits));
   if (json.object() == nullptr) {
     return invalid(file.path() + " is " + std::string(json.kind()) + ", not an object", file.path());
   }
@@ -149,8 +180,19 @@ Result<ModelFile> open_safetensors_folder(const std::string& folder) {
   }
   ASSIGN_OR_RETURN(MappedFile config, MappedFile::open(folder + "/config.json"));
   TRY(flatten_file(config, "", parts));
+  const std::string config_text = with_json_numbers(config.text());  // of a size that flatten_file reads
+  RecipeTexts recipe = {.config = config_text};
   std::vector<MappedFile> small;
   small.push_back(std::move(config));
+  for (auto [name, text] : {std::pair("/quantize_config.json", &recipe.quantize_config),
+                            std::pair("/quant_config.json", &recipe.quant_config),
+                            std::pair("/hf_quant_config.json", &recipe.hf_quant_config)}) {
+    if (!exists(folder + name)) continue;
+    ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(folder + name));
+    *text = file.text();
+    small.push_back(std::move(file));
+  }
+  ASSIGN_OR_RETURN(parts.quant_recipe_json, recipe_json(recipe, folder));
   if (std::string path = folder + "/generation_config.json"; exists(path)) {
     ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
     TRY(flatten_file(file, "generation_config", parts));

@@ -100,6 +100,24 @@ TEST_F(Safetensors, ConfigurationBecomesFlatMetadata) {
   EXPECT_EQ(file->tokenizer_json(), "{}");
 }
 
+// Python writes them, and published configurations hold them.
+TEST_F(Safetensors, NumbersThatJsonDoesNotKnowAreTheirLetters) {
+  write("model.safetensors", bytes({tensor("a", DType::kF32, {1})}));
+  write("config.json",
+        R"({"limit": [0.0, Infinity], "least": -Infinity, "none": NaN, "text": "an \"Infinity\\", "b": [NaN]})");
+  Result<ModelFile> file = ModelFile::open(folder_.path());
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->meta_float("limit.0").value(), 0.0);
+  EXPECT_EQ(file->meta_string("limit.1").value(), "Infinity");
+  EXPECT_EQ(file->meta_string("least").value(), "-Infinity");
+  EXPECT_FALSE(file->meta_float("none").ok());
+  EXPECT_EQ(file->meta_string("text").value(), "an \"Infinity\\");
+  for (const char* wrong : {R"({"a": Infinit})", R"({"a": --Infinity})", R"({"a": Infinity1})", R"({"a": "Infinity)"}) {
+    write("config.json", wrong);
+    EXPECT_FALSE(ModelFile::open(folder_.path()).ok()) << wrong;
+  }
+}
+
 TEST_F(Safetensors, TruthValuesAreBytes) {
   const std::string text = R"({"t2d":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})";
   const uint64_t n = text.size();
@@ -111,6 +129,23 @@ TEST_F(Safetensors, TruthValuesAreBytes) {
   const TensorView t2d = file->tensor("t2d").value();
   EXPECT_EQ(t2d.dtype, DType::kI8);
   EXPECT_EQ(t2d.row_as<int8_t>(0)[0] * 100 + t2d.row_as<int8_t>(0)[1] * 10 + t2d.row_as<int8_t>(0)[2], 101);
+}
+
+TEST_F(Safetensors, OtherIntegersAndFloatsOfEightBitsAreSignedIntegersAsLong) {
+  const std::string text = R"({"e4m3":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]},)"
+                           R"("e8m0":{"dtype":"F8_E8M0","shape":[1],"data_offsets":[3,4]},)"
+                           R"("words":{"dtype":"U32","shape":[1],"data_offsets":[4,8]}})";
+  const uint64_t n = text.size();
+  std::string all(reinterpret_cast<const char*>(&n), 8);
+  all += text + std::string("\x7e\x7f\x80\x81\xff\xff\xff\xff", 8);
+  write("model.safetensors", all);
+  Result<ModelFile> file = ModelFile::open(folder_.path());
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->find("e4m3")->view.dtype, DType::kI8);
+  EXPECT_EQ(file->find("e4m3")->eight_bits, EightBits::kE4M3);
+  EXPECT_EQ(file->find("e8m0")->eight_bits, EightBits::kE8M0);
+  EXPECT_EQ(file->find("words")->view.dtype, DType::kI32);
+  EXPECT_EQ(file->find("words")->eight_bits, EightBits::kInteger);
 }
 
 TEST_F(Safetensors, APickleIsRefusedByItsName) {

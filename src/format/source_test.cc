@@ -47,6 +47,7 @@ class Hub : public Fetching {
 TEST_F(Hub, AShardedRepositoryBecomesAFolderThatOpens) {
   files_ = {{"config.json", "{\"model_type\": \"llama\"}"},
             {"tokenizer.json", "{}"},
+            {"quantize_config.json", R"({"bits":4})"},
             {"model.safetensors.index.json",
              R"({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})"},
             {"model-00001-of-00002.safetensors", weights("a")},
@@ -57,6 +58,7 @@ TEST_F(Hub, AShardedRepositoryBecomesAFolderThatOpens) {
   Result<ModelFile> model = ModelFile::open(*path);
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_EQ(model->tensors().size(), 2u);
+  EXPECT_EQ(model->quant_recipe_json(), R"({"quant_method":"gptq","bits":4})");
   EXPECT_EQ(server_.requests()[0].headers.at("authorization"), "Bearer none");
 
   size_t n = server_.requests().size();

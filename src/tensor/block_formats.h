@@ -1,8 +1,8 @@
 // The block-quantised formats of the ggml family, bit for bit as they lie in GGUF files (little-endian).
 //
-// Each struct is one block: kBlockLen (32) or 256 consecutive elements of a row. Half-precision fields
-// are uint16_t; tensor/half.h converts them. The formulas define an element's value; dequantise_row
-// (tensor/dequantise.h) is their executable form and the order of its roundings.
+// Each struct is one block: kBlockLen (32) or 256 consecutive elements of a row (NVFP4 and Q2_0 64, Q1_0 128).
+// Half-precision fields are uint16_t; tensor/half.h converts them. The formulas define an element's value;
+// dequantise_row (tensor/dequantise.h) is their executable form and the order of its roundings.
 //
 // "Low half, high half": of 16 bytes that hold 32 codes of four bits, byte i holds code i in its low four bits and
 // code i + 16 in its high four bits.
@@ -87,10 +87,82 @@ struct BlockMXFP4 {  // 2^(exponent - 128) * kMXFP4Values[code]; see mxfp4_scale
   uint8_t codes[16];  // low half, high half
 };
 
+// Grids: an index names eight values of a lattice (IQ3: four), which signs or a shift make the codes of (grid_formats.h
+// unpacks them). Group s covers elements [32 s, 32 s + 32), and has one scale, or one for each half. Sign bit i of a
+// byte is that of element i of eight; seven bits of signs have their parity as the eighth.
+
+struct BlockIQ1_S {  // scale * (2 s3 + 1) / 8 * kIQ1Values[code]
+  uint16_t scale;
+  uint8_t indices[32];  // low eight bits of each eight elements' index
+  uint16_t high[8];     // of group s: bits 3i to 3i + 2 of index 4 s + i; bits 12-14: s3; bit 15: all shifted down
+};
+struct BlockIQ1_M {  // as IQ1_S, a scale for 16
+  uint8_t indices[32];
+  uint8_t high[16];  // half i % 2 of byte i / 2: three high bits of index i, and whether its eight are shifted down
+  uint16_t
+      scales[4];  // of groups 2 i and 2 i + 1, bits 3j to 3j + 2: s3 of half j; bits 12-15: bits 4 i on of the scale
+};
+struct BlockIQ2_XXS {  // scale * (2 s4 + 1) / 8 * kIQ2Values[code]
+  uint16_t scale;
+  uint8_t groups[8][8];  // four indices; 32 bits: four of seven signs, then s4
+};
+struct BlockIQ2_XS {  // the same, a scale for 16
+  uint16_t scale;
+  uint16_t indices[32];  // of eight elements: nine bits, then seven signs
+  uint8_t scales[8];     // of group s: s4 of its first half in the low half
+};
+struct BlockIQ2_S {  // the same
+  uint16_t scale;
+  uint8_t indices[32];
+  uint8_t signs[32];
+  uint8_t high[8];  // of group s: bits 2i, 2i + 1 are bits 8-9 of index 4 s + i
+  uint8_t scales[8];
+};
+struct BlockIQ3_XXS {  // scale * (2 s4 + 1) / 4 * kIQ3XXSValues[code]
+  uint16_t scale;
+  uint8_t indices[64];
+  uint8_t signs[8][4];  // of group s, 32 bits: four of seven signs, then s4
+};
+struct BlockIQ3_S {  // scale * (2 s4 + 1) * kIQ3SValues[code]
+  uint16_t scale;
+  uint8_t indices[64];
+  uint8_t high[8];  // of group s: bit i is bit 8 of index 8 s + i
+  uint8_t signs[32];
+  uint8_t scales[4];  // half s % 2 of byte s / 2: s4 of group s
+};
+
+// Ternary and the like: scale * (code - 1).
+
+struct BlockTQ1_0 {       // digits of base 3: digit n of a byte is (byte * 3^n mod 256) * 3 / 256
+  uint8_t codes[48];      // elements 32 n + i: digit n of byte i < 32; 160 + 16 n + i: of byte 32 + i
+  uint8_t last_codes[4];  // element 240 + 4 n + i: digit n of byte i
+  uint16_t scale;
+};
+struct BlockTQ2_0 {
+  uint8_t codes[64];  // as in Q2_K
+  uint16_t scale;
+};
+struct BlockQ1_0 {  // bit i % 8 of byte i / 8: code 2 or 0
+  uint16_t scale;
+  uint8_t bits[16];
+};
+struct BlockQ2_0 {  // bits 2 (i % 4) of byte i / 4
+  uint16_t scale;
+  uint8_t codes[16];
+};
+struct BlockNVFP4 {  // nvfp4_scale(scales[s]) * kMXFP4Values[code], sub-blocks of 16
+  uint8_t scales[4];
+  uint8_t codes[4][8];  // of a sub-block: byte i has element i in its low half, i + 8 in its high half
+};
+
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ2_K) == 84);
 static_assert(sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176);
 static_assert(sizeof(BlockQ6_K) == 210 && sizeof(BlockIQ4_NL) == 18 && sizeof(BlockIQ4_XS) == 136);
+static_assert(sizeof(BlockIQ1_S) == 50 && sizeof(BlockIQ1_M) == 56 && sizeof(BlockIQ2_XXS) == 66);
+static_assert(sizeof(BlockIQ2_XS) == 74 && sizeof(BlockIQ2_S) == 82 && sizeof(BlockIQ3_XXS) == 98);
+static_assert(sizeof(BlockIQ3_S) == 110 && sizeof(BlockTQ1_0) == 54 && sizeof(BlockTQ2_0) == 66);
+static_assert(sizeof(BlockQ1_0) == 18 && sizeof(BlockQ2_0) == 18 && sizeof(BlockNVFP4) == 36);
 static_assert(sizeof(BlockMXFP4) == 17 && alignof(BlockQ6_K) == 2 && alignof(BlockMXFP4) == 1);
 
 inline constexpr int8_t kIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "tensor/block_formats.h"
+#include "tensor/grid_formats.h"
 #include "tensor/half.h"
 
 namespace ibid {
@@ -138,6 +139,63 @@ void dequantise_block(const BlockMXFP4& b, float* y) {
   dequantise_values(b.codes, kMXFP4Values, mxfp4_scale(b.exponent), y);
 }
 
+// Of kLen elements, whose whole numbers' unit is `scale`.
+template <int kLen, int kGroup, typename Block>
+void dequantise_groups(const Block& b, const int8_t* values, float scale, float* y) {
+  for (int s = 0; s < kLen / 32; ++s, y += 32) {
+    uint64_t codes[4];
+    int scales[2] = {1, 1};
+    unpack_group(b, s, codes, scales);
+    for (int i = 0; i < 32; ++i) {
+      const uint64_t code = codes[i / 8] >> (8 * (i % 8)) & 255;
+      y[i] = scale * static_cast<float>(scales[i / kGroup]) * static_cast<float>(values[code]);
+    }
+  }
+}
+
+void dequantise_block(const BlockIQ1_S& b, float* y) {
+  dequantise_groups<256, 32>(b, kIQ1Values, half_to_float(b.scale) / 8, y);
+}
+void dequantise_block(const BlockIQ1_M& b, float* y) {
+  dequantise_groups<256, 16>(b, kIQ1Values, half_to_float(scale_of(b)) / 8, y);
+}
+void dequantise_block(const BlockIQ2_XXS& b, float* y) {
+  dequantise_groups<256, 32>(b, kIQ2Values, half_to_float(b.scale) / 8, y);
+}
+void dequantise_block(const BlockIQ2_XS& b, float* y) {
+  dequantise_groups<256, 16>(b, kIQ2Values, half_to_float(b.scale) / 8, y);
+}
+void dequantise_block(const BlockIQ2_S& b, float* y) {
+  dequantise_groups<256, 16>(b, kIQ2Values, half_to_float(b.scale) / 8, y);
+}
+void dequantise_block(const BlockIQ3_XXS& b, float* y) {
+  dequantise_groups<256, 32>(b, kIQ3XXSValues, half_to_float(b.scale) / 4, y);
+}
+void dequantise_block(const BlockIQ3_S& b, float* y) {
+  dequantise_groups<256, 32>(b, kIQ3SValues, half_to_float(b.scale), y);
+}
+void dequantise_block(const BlockTQ1_0& b, float* y) {
+  dequantise_groups<256, 32>(b, kTernaryValues, half_to_float(b.scale), y);
+}
+void dequantise_block(const BlockTQ2_0& b, float* y) {
+  dequantise_groups<256, 32>(b, kTernaryValues, half_to_float(b.scale), y);
+}
+void dequantise_block(const BlockQ1_0& b, float* y) {
+  dequantise_groups<128, 32>(b, kTernaryValues, half_to_float(b.scale), y);
+}
+void dequantise_block(const BlockQ2_0& b, float* y) {
+  dequantise_groups<64, 32>(b, kTernaryValues, half_to_float(b.scale), y);
+}
+void dequantise_block(const BlockNVFP4& b, float* y) {
+  for (int s = 0; s < 4; ++s, y += 16) {
+    const float scale = nvfp4_scale(b.scales[s]);
+    for (int i = 0; i < 8; ++i) {
+      y[i] = scale * static_cast<float>(kMXFP4Values[b.codes[s][i] & 15]);
+      y[i + 8] = scale * static_cast<float>(kMXFP4Values[b.codes[s][i] >> 4]);
+    }
+  }
+}
+
 template <typename Block, int kLen>
 void dequantise_blocks(const void* src, float* dst, int64_t n) {
   DCHECK(n % kLen == 0, "a row is a whole number of blocks");
@@ -197,6 +255,30 @@ void dequantise_row(DType dtype, const void* src, float* dst, int64_t n) {
       return dequantise_blocks<BlockQ6_K, 256>(src, dst, n);
     case DType::kIQ4_NL:
       return dequantise_blocks<BlockIQ4_NL, 32>(src, dst, n);
+    case DType::kIQ1_S:
+      return dequantise_blocks<BlockIQ1_S, 256>(src, dst, n);
+    case DType::kIQ1_M:
+      return dequantise_blocks<BlockIQ1_M, 256>(src, dst, n);
+    case DType::kIQ2_XXS:
+      return dequantise_blocks<BlockIQ2_XXS, 256>(src, dst, n);
+    case DType::kIQ2_XS:
+      return dequantise_blocks<BlockIQ2_XS, 256>(src, dst, n);
+    case DType::kIQ2_S:
+      return dequantise_blocks<BlockIQ2_S, 256>(src, dst, n);
+    case DType::kIQ3_XXS:
+      return dequantise_blocks<BlockIQ3_XXS, 256>(src, dst, n);
+    case DType::kIQ3_S:
+      return dequantise_blocks<BlockIQ3_S, 256>(src, dst, n);
+    case DType::kTQ1_0:
+      return dequantise_blocks<BlockTQ1_0, 256>(src, dst, n);
+    case DType::kTQ2_0:
+      return dequantise_blocks<BlockTQ2_0, 256>(src, dst, n);
+    case DType::kNVFP4:
+      return dequantise_blocks<BlockNVFP4, 64>(src, dst, n);
+    case DType::kQ1_0:
+      return dequantise_blocks<BlockQ1_0, 128>(src, dst, n);
+    case DType::kQ2_0:
+      return dequantise_blocks<BlockQ2_0, 64>(src, dst, n);
     case DType::kIQ4_XS:
       return dequantise_blocks<BlockIQ4_XS, 256>(src, dst, n);
     case DType::kMXFP4:

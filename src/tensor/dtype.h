@@ -27,13 +27,25 @@ enum class DType : uint8_t {
   kIQ4_NL,
   kIQ4_XS,
   kMXFP4,
+  kIQ1_S,
+  kIQ1_M,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ2_S,
+  kIQ3_XXS,
+  kIQ3_S,
+  kTQ1_0,
+  kTQ2_0,
+  kNVFP4,
+  kQ1_0,
+  kQ2_0,
   kI8,
   kI16,
   kI32,
   kI64,
   kF64,
 };
-inline constexpr int kDTypeCount = 21;
+inline constexpr int kDTypeCount = 33;
 
 struct DTypeTraits {
   std::string_view name;  // as users write it: "Q4_1"

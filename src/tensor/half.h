@@ -48,4 +48,13 @@ inline float mxfp4_scale(uint8_t exponent) {
   return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1u) << 23);
 }
 
+// The scale of 16 weights of NVFP4: half the value of E4M3 without its sign, because the codes' values are doubled. The
+// NaN 0x7f is zero, as ggml reads it; with a sign bit it is 240.
+inline float nvfp4_scale(uint8_t e4m3) {
+  const uint32_t exponent = (e4m3 >> 3) & 15u, fraction = e4m3 & 7u;
+  if (e4m3 == 0x7f) return 0.0f;
+  if (exponent == 0) return static_cast<float>(fraction) * 0x1p-10f;
+  return static_cast<float>(8 + fraction) * std::bit_cast<float>((exponent + 116) << 23);
+}
+
 }  // namespace ibid

@@ -7,7 +7,9 @@
 #include "base/check.h"
 #include "tensor/block_formats.h"
 #include "tensor/half.h"
+#include "tensor/quantise_grid.h"
 #include "tensor/quantise_k.h"
+#include "tensor/quantise_short.h"
 
 namespace ibid {
 namespace {
@@ -118,9 +120,14 @@ void convert(const float* src, void* dst, int64_t n) {
 
 }  // namespace
 
-bool can_quantise(DType dtype) { return dtype <= DType::kMXFP4; }  // all but whole numbers and doubles
+bool can_quantise(DType dtype) { return dtype <= DType::kMXFP4 || has_grid_search(dtype) || is_short(dtype); }
 
-void quantise_row(DType dtype, const float* src, void* dst, int64_t n) {
+void quantise_row(DType dtype, const float* src, void* dst, int64_t n, const float* importance) {
+  const bool is_of_32 =
+      dtype == DType::kQ4_0 || dtype == DType::kQ4_1 || dtype == DType::kQ5_0 || dtype == DType::kQ5_1;
+  if (has_grid_search(dtype)) return quantise_by_grid(dtype, src, dst, n, importance);
+  if (is_short(dtype)) return quantise_short(dtype, src, dst, n);
+  if (importance != nullptr && is_of_32) return quantise_searched(dtype, src, dst, n, importance);
   switch (dtype) {
     case DType::kF32:
       std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
@@ -140,7 +147,7 @@ void quantise_row(DType dtype, const float* src, void* dst, int64_t n) {
     case DType::kQ8_0:
       return quantise_blocks<BlockQ8_0>(src, dst, n);
     default:
-      return quantise_searched(dtype, src, dst, n);
+      return quantise_searched(dtype, src, dst, n, importance);
   }
 }
 

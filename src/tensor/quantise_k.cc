@@ -13,6 +13,20 @@ namespace {
 
 constexpr int kSuperLen = 256;
 
+// What errors of a block's elements count by; null without an importance.
+struct Weights {
+  Weights(const float* x, const float* importance, int n) : has(importance != nullptr) {
+    if (!has) return;
+    float squares = 0.0f;
+    for (int i = 0; i < n; ++i) squares += x[i] * x[i];
+    const float twice_mean = 2.0f * squares / static_cast<float>(n);
+    for (int i = 0; i < n; ++i) w[i] = importance[i] * std::sqrt(twice_mean + x[i] * x[i]);
+  }
+  const float* at(int i) const { return has ? w + i : nullptr; }
+  bool has;
+  float w[kSuperLen];
+};
+
 // The nearest whole number of [low, high], whatever the value (a conversion out of range is undefined).
 int nearest(float value, int low, int high) {
   if (!(value > static_cast<float>(low))) return low;
@@ -31,7 +45,8 @@ struct Affine {
 };
 // Least squares by turns: codes for a scale near (largest - least) / max_code, then the scale and min that fit these
 // codes best; of 21 scales the one with the least error. Large weights count more: they carry the product.
-Affine fit_affine(const float* x, int n, int max_code) {
+// `weights` of each in the place of that; null: none.
+Affine fit_affine(const float* x, int n, int max_code, const float* weights) {
   float low = 0.0f, high = x[0], squares = 0.0f;
   for (int i = 0; i < n; ++i) {
     low = std::min(low, x[i]);
@@ -47,7 +62,7 @@ Affine fit_affine(const float* x, int n, int max_code) {
     float code[32], w[32];
     float sum_w = 0, sum_x = 0, sum_c = 0, sum_cc = 0, sum_xc = 0;
     for (int i = 0; i < n; ++i) {
-      w[i] = mean + std::fabs(x[i]);
+      w[i] = weights != nullptr ? weights[i] : mean + std::fabs(x[i]);
       code[i] = std::min((x[i] - low) * factor + 12582912.0f - 12582912.0f, static_cast<float>(max_code));  // rounded
       sum_w += w[i];
       sum_x += w[i] * x[i];
@@ -75,8 +90,9 @@ Affine fit_affine(const float* x, int n, int max_code) {
 // The scale (of any sign) with which scale * value(code) is nearest to x: the largest magnitude goes to one of 19
 // places near the end of the codes' range, and least squares fit the scale to the codes that follow. value_of(x /
 // scale) is the nearest value that has a code.
+// Squares count by `weights`; null: by those of x.
 template <typename ValueOf>
-float fit_scale(const float* x, int n, float end, ValueOf value_of) {
+float fit_scale(const float* x, int n, float end, const float* weights, ValueOf value_of) {
   float largest = 0.0f;
   for (int i = 0; i < n; ++i) {
     if (std::fabs(x[i]) > std::fabs(largest)) largest = x[i];
@@ -87,7 +103,7 @@ float fit_scale(const float* x, int n, float end, ValueOf value_of) {
     const float factor = end * (1.0f + 0.1f * static_cast<float>(step) / std::fabs(end)) / largest;
     float sum_xv = 0, sum_vv = 0;
     for (int i = 0; i < n; ++i) {
-      const float v = value_of(x[i] * factor), w = x[i] * x[i];
+      const float v = value_of(x[i] * factor), w = weights != nullptr ? weights[i] : x[i] * x[i];
       sum_xv += w * x[i] * v;
       sum_vv += w * v * v;
     }
@@ -100,8 +116,8 @@ float fit_scale(const float* x, int n, float end, ValueOf value_of) {
   }
   return best;
 }
-float fit_symmetric(const float* x, int n, int half_range) {
-  return fit_scale(x, n, static_cast<float>(-half_range),
+float fit_symmetric(const float* x, int n, int half_range, const float* weights) {
+  return fit_scale(x, n, static_cast<float>(-half_range), weights,
                    [half_range](float v) { return static_cast<float>(nearest(v, -half_range, half_range - 1)); });
 }
 
@@ -110,8 +126,9 @@ int nearest_iq4(float value) {  // without a branch: its place among the middles
   for (int i = 0; i < 15; ++i) code += 2.0f * value > static_cast<float>(kIQ4Values[i] + kIQ4Values[i + 1]) ? 1 : 0;
   return code;
 }
-float fit_iq4(const float* x) {
-  return fit_scale(x, kBlockLen, -127.0f, [](float v) { return static_cast<float>(kIQ4Values[nearest_iq4(v)]); });
+float fit_iq4(const float* x, const float* weights) {
+  return fit_scale(x, kBlockLen, -127.0f, weights,
+                   [](float v) { return static_cast<float>(kIQ4Values[nearest_iq4(v)]); });
 }
 
 // The sub-blocks' scales as whole numbers of [-most, most) times one half: the largest magnitude becomes -most.
@@ -128,13 +145,14 @@ float whole_scales(const float (&scales)[kScales], int most, int (&whole)[kScale
 
 // Scales and mins of sub-blocks as whole numbers of [0, most] times two halves, and the codes that follow from these.
 template <int kLen, typename Block>
-void affine_super(const float* x, int max_code, int most, Block& b, uint8_t (&scales)[kSuperLen / kLen],
-                  uint8_t (&mins)[kSuperLen / kLen], uint8_t (&codes)[kSuperLen]) {
+void affine_super(const float* x, const float* importance, int max_code, int most, Block& b,
+                  uint8_t (&scales)[kSuperLen / kLen], uint8_t (&mins)[kSuperLen / kLen], uint8_t (&codes)[kSuperLen]) {
   constexpr int kSubs = kSuperLen / kLen;
+  const Weights weights(x, importance, kSuperLen);
   Affine fits[kSubs];
   float scale = 0, min = 0;
   for (int s = 0; s < kSubs; ++s) {
-    fits[s] = fit_affine(x + s * kLen, kLen, max_code);
+    fits[s] = fit_affine(x + s * kLen, kLen, max_code, weights.at(s * kLen));
     scale = std::max(scale, fits[s].scale);
     min = std::max(min, fits[s].min);
   }
@@ -185,41 +203,42 @@ void pack_halves(const uint8_t* codes, uint8_t* to) {  // low half, high half of
   for (int i = 0; i < 16; ++i) to[i] = static_cast<uint8_t>(codes[i] | codes[i + 16] << 4);
 }
 
-void quantise_block(const float* x, BlockQ2_K& b) {
+void quantise_block(const float* x, const float* importance, BlockQ2_K& b) {
   uint8_t scales[16], mins[16], codes[kSuperLen];
-  affine_super<16>(x, 3, 15, b, scales, mins, codes);
+  affine_super<16>(x, importance, 3, 15, b, scales, mins, codes);
   for (int s = 0; s < 16; ++s) b.scales[s] = static_cast<uint8_t>(scales[s] | mins[s] << 4);
   pack_pairs(codes, b.codes);
 }
-void quantise_block(const float* x, BlockQ4_K& b) {
+void quantise_block(const float* x, const float* importance, BlockQ4_K& b) {
   uint8_t scales[8], mins[8], codes[kSuperLen];
-  affine_super<32>(x, 15, 63, b, scales, mins, codes);
+  affine_super<32>(x, importance, 15, 63, b, scales, mins, codes);
   pack_k_scales(scales, mins, b.scales);
   pack_nibbles(codes, b.codes);
 }
-void quantise_block(const float* x, BlockQ5_K& b) {
+void quantise_block(const float* x, const float* importance, BlockQ5_K& b) {
   uint8_t scales[8], mins[8], codes[kSuperLen];
-  affine_super<32>(x, 31, 63, b, scales, mins, codes);
+  affine_super<32>(x, importance, 31, 63, b, scales, mins, codes);
   pack_k_scales(scales, mins, b.scales);
   pack_nibbles(codes, b.codes);
   pack_bits(codes, 4, b.high);
 }
 
 // Codes of sub-blocks of 16 around `half_range`, by the whole scales that a format keeps.
-void symmetric_super(const float* x, int half_range, int most, int (&whole)[16], uint16_t& half,
-                     uint8_t (&codes)[kSuperLen]) {
+void symmetric_super(const float* x, const float* importance, int half_range, int most, int (&whole)[16],
+                     uint16_t& half, uint8_t (&codes)[kSuperLen]) {
+  const Weights weights(x, importance, kSuperLen);
   float scales[16];
-  for (int s = 0; s < 16; ++s) scales[s] = fit_symmetric(x + 16 * s, 16, half_range);
+  for (int s = 0; s < 16; ++s) scales[s] = fit_symmetric(x + 16 * s, 16, half_range, weights.at(16 * s));
   const float d = whole_scales(scales, most, whole, half);
   for (int i = 0; i < kSuperLen; ++i) {
     const float factor = reciprocal(d * static_cast<float>(whole[i / 16]));
     codes[i] = static_cast<uint8_t>(nearest(x[i] * factor, -half_range, half_range - 1) + half_range);
   }
 }
-void quantise_block(const float* x, BlockQ3_K& b) {
+void quantise_block(const float* x, const float* importance, BlockQ3_K& b) {
   int whole[16];
   uint8_t codes[kSuperLen];
-  symmetric_super(x, 4, 32, whole, b.scale, codes);
+  symmetric_super(x, importance, 4, 32, whole, b.scale, codes);
   std::memset(b.scales, 0, sizeof b.scales);
   for (int s = 0; s < 16; ++s) {  // as unpack_q3_scale reads them
     const int bits = whole[s] + 32;
@@ -229,10 +248,10 @@ void quantise_block(const float* x, BlockQ3_K& b) {
   pack_pairs(codes, b.codes);
   pack_bits(codes, 2, b.high);
 }
-void quantise_block(const float* x, BlockQ6_K& b) {
+void quantise_block(const float* x, const float* importance, BlockQ6_K& b) {
   int whole[16];
   uint8_t codes[kSuperLen];
-  symmetric_super(x, 32, 128, whole, b.scale, codes);
+  symmetric_super(x, importance, 32, 128, whole, b.scale, codes);
   for (int s = 0; s < 16; ++s) b.scales[s] = static_cast<int8_t>(whole[s]);
   uint8_t high[kSuperLen];
   for (int i = 0; i < kSuperLen; ++i) high[i] = static_cast<uint8_t>(codes[i] >> 4);
@@ -250,11 +269,15 @@ void iq4_codes(const float* x, float scale, uint8_t* to) {
   for (int i = 0; i < kBlockLen; ++i) codes[i] = static_cast<uint8_t>(nearest_iq4(x[i] * factor));
   pack_halves(codes, to);
 }
-void quantise_block(const float* x, BlockIQ4_NL& b) { iq4_codes(x, half_of(fit_iq4(x), b.scale), b.codes); }
-void quantise_block(const float* x, BlockIQ4_XS& b) {
+void quantise_block(const float* x, const float* importance, BlockIQ4_NL& b) {
+  const Weights weights(x, importance, kBlockLen);
+  iq4_codes(x, half_of(fit_iq4(x, weights.at(0)), b.scale), b.codes);
+}
+void quantise_block(const float* x, const float* importance, BlockIQ4_XS& b) {
+  const Weights weights(x, importance, kSuperLen);
   float scales[8];
   int whole[8];
-  for (int s = 0; s < 8; ++s) scales[s] = fit_iq4(x + kBlockLen * s);
+  for (int s = 0; s < 8; ++s) scales[s] = fit_iq4(x + kBlockLen * s, weights.at(kBlockLen * s));
   const float d = whole_scales(scales, 32, whole, b.scale);
   b.scales_high = 0;
   std::memset(b.scales_low, 0, sizeof b.scales_low);
@@ -267,7 +290,7 @@ void quantise_block(const float* x, BlockIQ4_XS& b) {
 }
 
 // As the Python package: the exponent is that of the largest magnitude, and each code the first of the nearest.
-void quantise_block(const float* x, BlockMXFP4& b) {
+void quantise_block(const float* x, const float*, BlockMXFP4& b) {
   float largest = 0.0f;
   for (int i = 0; i < kBlockLen; ++i) largest = std::max(largest, std::fabs(x[i]));
   const auto exponent = largest > 0.0f ? std::floor(static_cast<float>(std::log2(static_cast<double>(largest)))) : -125;
@@ -284,38 +307,95 @@ void quantise_block(const float* x, BlockMXFP4& b) {
   pack_halves(codes, b.codes);
 }
 
+// Blocks of 32 with an importance.
+void pack_fifth_bits(const uint8_t* codes, uint8_t (&to)[4]) {
+  for (int i = 0; i < 4; ++i) to[i] = 0;
+  for (int i = 0; i < kBlockLen; ++i) to[i / 8] = static_cast<uint8_t>(to[i / 8] | (codes[i] >> 4) << (i % 8));
+}
+void symmetric_codes(const float* x, const float* importance, int half_range, uint16_t& scale,
+                     uint8_t (&codes)[kBlockLen]) {
+  const Weights weights(x, importance, kBlockLen);
+  const float factor = reciprocal(half_of(fit_symmetric(x, kBlockLen, half_range, weights.at(0)), scale));
+  for (int i = 0; i < kBlockLen; ++i) {
+    codes[i] = static_cast<uint8_t>(nearest(x[i] * factor, -half_range, half_range - 1) + half_range);
+  }
+}
+void affine_codes(const float* x, const float* importance, int max_code, uint16_t& scale, uint16_t& min,
+                  uint8_t (&codes)[kBlockLen]) {
+  const Weights weights(x, importance, kBlockLen);
+  const Affine fit = fit_affine(x, kBlockLen, max_code, weights.at(0));
+  const float factor = reciprocal(half_of(fit.scale, scale)), low = half_of(-fit.min, min);
+  for (int i = 0; i < kBlockLen; ++i) codes[i] = static_cast<uint8_t>(nearest((x[i] - low) * factor, 0, max_code));
+}
 template <typename Block>
-void quantise_blocks(DType dtype, const float* src, void* dst, int64_t n) {
+void pack_low_bits(const uint8_t* codes, Block& b) {
+  uint8_t low[kBlockLen];
+  for (int i = 0; i < kBlockLen; ++i) low[i] = codes[i] & 15;
+  pack_halves(low, b.codes);
+}
+void quantise_block(const float* x, const float* importance, BlockQ4_0& b) {
+  uint8_t codes[kBlockLen];
+  symmetric_codes(x, importance, 8, b.scale, codes);
+  pack_low_bits(codes, b);
+}
+void quantise_block(const float* x, const float* importance, BlockQ5_0& b) {
+  uint8_t codes[kBlockLen];
+  symmetric_codes(x, importance, 16, b.scale, codes);
+  pack_low_bits(codes, b);
+  pack_fifth_bits(codes, b.high);
+}
+void quantise_block(const float* x, const float* importance, BlockQ4_1& b) {
+  uint8_t codes[kBlockLen];
+  affine_codes(x, importance, 15, b.scale, b.min, codes);
+  pack_low_bits(codes, b);
+}
+void quantise_block(const float* x, const float* importance, BlockQ5_1& b) {
+  uint8_t codes[kBlockLen];
+  affine_codes(x, importance, 31, b.scale, b.min, codes);
+  pack_low_bits(codes, b);
+  pack_fifth_bits(codes, b.high);
+}
+
+template <typename Block>
+void quantise_blocks(DType dtype, const float* src, void* dst, int64_t n, const float* importance) {
   const int len = traits(dtype).block_len;
   DCHECK(n % len == 0, "a row is a whole number of blocks");
   auto* bytes = static_cast<std::byte*>(dst);
   for (int64_t i = 0; i < n; i += len, bytes += sizeof(Block)) {
     Block block;
-    quantise_block(src + i, block);
+    quantise_block(src + i, importance != nullptr ? importance + i : nullptr, block);
     std::memcpy(bytes, &block, sizeof(Block));
   }
 }
 
 }  // namespace
 
-void quantise_searched(DType dtype, const float* src, void* dst, int64_t n) {
+void quantise_searched(DType dtype, const float* src, void* dst, int64_t n, const float* importance) {
   switch (dtype) {
+    case DType::kQ4_0:
+      return quantise_blocks<BlockQ4_0>(dtype, src, dst, n, importance);
+    case DType::kQ4_1:
+      return quantise_blocks<BlockQ4_1>(dtype, src, dst, n, importance);
+    case DType::kQ5_0:
+      return quantise_blocks<BlockQ5_0>(dtype, src, dst, n, importance);
+    case DType::kQ5_1:
+      return quantise_blocks<BlockQ5_1>(dtype, src, dst, n, importance);
     case DType::kQ2_K:
-      return quantise_blocks<BlockQ2_K>(dtype, src, dst, n);
+      return quantise_blocks<BlockQ2_K>(dtype, src, dst, n, importance);
     case DType::kQ3_K:
-      return quantise_blocks<BlockQ3_K>(dtype, src, dst, n);
+      return quantise_blocks<BlockQ3_K>(dtype, src, dst, n, importance);
     case DType::kQ4_K:
-      return quantise_blocks<BlockQ4_K>(dtype, src, dst, n);
+      return quantise_blocks<BlockQ4_K>(dtype, src, dst, n, importance);
     case DType::kQ5_K:
-      return quantise_blocks<BlockQ5_K>(dtype, src, dst, n);
+      return quantise_blocks<BlockQ5_K>(dtype, src, dst, n, importance);
     case DType::kQ6_K:
-      return quantise_blocks<BlockQ6_K>(dtype, src, dst, n);
+      return quantise_blocks<BlockQ6_K>(dtype, src, dst, n, importance);
     case DType::kIQ4_NL:
-      return quantise_blocks<BlockIQ4_NL>(dtype, src, dst, n);
+      return quantise_blocks<BlockIQ4_NL>(dtype, src, dst, n, importance);
     case DType::kIQ4_XS:
-      return quantise_blocks<BlockIQ4_XS>(dtype, src, dst, n);
+      return quantise_blocks<BlockIQ4_XS>(dtype, src, dst, n, importance);
     case DType::kMXFP4:
-      return quantise_blocks<BlockMXFP4>(dtype, src, dst, n);
+      return quantise_blocks<BlockMXFP4>(dtype, src, dst, n, importance);
     default:
       CHECK(false, "this format cannot be made from floats; ask can_quantise first");
   }

@@ -1,5 +1,5 @@
-// Against the Python package `gguf`: testdata/quants.txt, made by tools/make_dequant_goldens.py, whose generator of
-// inputs is repeated here.
+// Against the Python package `gguf`, and ggml for what it lacks: testdata/quants.txt, made by
+// tools/make_dequant_goldens.py, whose generator of inputs is repeated here.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -45,7 +45,13 @@ std::vector<int> half_fields(DType dtype) {
       return {108};
     case DType::kQ6_K:
       return {208};
+    case DType::kTQ1_0:
+      return {52};
+    case DType::kTQ2_0:
+      return {64};
     case DType::kMXFP4:
+    case DType::kIQ1_M:
+    case DType::kNVFP4:
       return {};
     default:
       return {0};
@@ -146,7 +152,7 @@ TEST(Dequantise, EqualsThePythonPackageOnRandomBlocksWithExtremeCodesAndScales) 
     EXPECT_EQ(sha256_of(dequantised_bits(g.dtype, random_blocks(g.dtype, std::stoull(g.first)))), g.second)
         << traits(g.dtype).name;
   }
-  EXPECT_EQ(seen.size(), 15u) << "every format of GGUF files that is not F32";
+  EXPECT_EQ(seen.size(), 27u) << "every format of GGUF files that is not F32";
 }
 
 TEST(Dequantise, EqualsThePythonPackageOnTheBlocksWrittenOut) {
@@ -187,11 +193,33 @@ double relative_error(DType dtype, const std::vector<float>& x) {
   return std::sqrt(error / size);
 }
 
+// By ggml_quantize_chunk of xllamacpp 2026.10.11549.
+TEST(Quantise, FormatsWithoutASearchEqualGgmls) {
+  std::mt19937 random(11);
+  std::vector<float> x(256 * 32);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = (static_cast<float>(random() >> 8) - 8388608.0f) * 0x1p-23f * 0.01f * static_cast<float>(1 + i / 64 % 7);
+  }
+  const std::pair<DType, const char*> digests[] = {
+      {DType::kTQ1_0, "5c3fc408b28551829a3bf91e4a6a30f8f03afe4bcba7ad2f954998651c73ec64"},
+      {DType::kTQ2_0, "c33e4339ffb1e81ad25b26ad2f9d9c588aabebd6d91b96945a852c5fdc4cbd0a"},
+      {DType::kNVFP4, "9996112269d501300bbfc2282ea58747da7b6a1aeaa2944e7ba49f6030d3585d"},
+      {DType::kQ1_0, "3afccb5056fee026f88cc61a99857a613130a37f632af6ad79bbe749cc56362e"},
+      {DType::kQ2_0, "de3e6c67844b71227dcab3061bfda611a44a2e1da018c73662fe381a7a6c0795"}};
+  for (const auto& [dtype, digest] : digests) {
+    std::vector<uint8_t> packed(static_cast<size_t>(row_bytes(dtype, static_cast<int64_t>(x.size()))));
+    quantise_row(dtype, x.data(), packed.data(), static_cast<int64_t>(x.size()));
+    EXPECT_EQ(sha256_of(packed), digest) << traits(dtype).name;
+  }
+}
+
 TEST(Quantise, SearchedFormatsErrAsLittleAsTheirBitsAllow) {
   // What was measured, rounded up. A wrong place of a code or scale errs by 0.5 and more.
   const std::pair<DType, double> bounds[] = {{DType::kQ2_K, 0.32},    {DType::kQ3_K, 0.17},  {DType::kQ4_K, 0.082},
                                              {DType::kQ5_K, 0.042},   {DType::kQ6_K, 0.019}, {DType::kIQ4_NL, 0.086},
-                                             {DType::kIQ4_XS, 0.088}, {DType::kMXFP4, 0.16}};
+                                             {DType::kIQ4_XS, 0.088}, {DType::kMXFP4, 0.16}, {DType::kIQ2_XXS, 0.36},
+                                             {DType::kIQ2_XS, 0.32},  {DType::kIQ2_S, 0.27}, {DType::kIQ3_XXS, 0.20},
+                                             {DType::kIQ3_S, 0.15}};
   for (const auto& [dtype, bound] : bounds) {
     for (const float scale : {1.0f, 3e-3f, 2e4f}) {
       std::mt19937 random(7);
@@ -207,9 +235,12 @@ TEST(Quantise, SearchedFormatsErrAsLittleAsTheirBitsAllow) {
 }
 
 TEST(Quantise, SearchedFormatsKeepRepresentableValues) {
-  for (const DType dtype : {DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
-                            DType::kIQ4_XS, DType::kMXFP4}) {
-    EXPECT_LT(relative_error(dtype, std::vector<float>(256, -1.0f)), 0.02) << traits(dtype).name;
+  for (const DType dtype :
+       {DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS,
+        DType::kMXFP4, DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S}) {
+    // The scales that are tried for a grid put the largest magnitude near its end, where not all points are.
+    const double bound = dtype <= DType::kMXFP4 ? 0.02 : 0.35;
+    EXPECT_LT(relative_error(dtype, std::vector<float>(256, -1.0f)), bound) << traits(dtype).name;
     const std::vector<float> zeros(256, 0.0f);
     std::vector<uint8_t> packed(static_cast<size_t>(row_bytes(dtype, 256)));
     quantise_row(dtype, zeros.data(), packed.data(), 256);
