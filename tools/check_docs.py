@@ -198,7 +198,7 @@ def wrong_quotes():
 
 
 def wrong_comments():
-    known = [path for path in below("src", "tests", "bench") if path.suffix in {".h", ".cc", ".inl"}]
+    known = [path for path in below("include", "src", "tests", "bench") if path.suffix in {".h", ".cc", ".inl"}]
     tails = {"/".join(path.parts[-n:]) for path in known for n in range(1, len(path.relative_to(ROOT).parts) + 1)}
     for path in known:
         for n, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):

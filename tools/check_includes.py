@@ -20,7 +20,8 @@ FLOORS = [
     ["engine"],
     ["host"],
     ["server", "cluster"],
-    ["cli", "python"],
+    ["cli"],
+    ["capi"],
 ]
 # Folders within a folder, rising: a room may include those before it. "." are the files that lie in no room; where it is
 # not in the list, they lie below all rooms.

@@ -9,6 +9,7 @@ files NAME*.safetensors hold the tokens and the intermediates of the original Py
 the CPU, under the names that src/model gives them (docs/developers/adding_a_model.md lists them). The golden test runs both the
 folder and a GGUF of the same weights. Needs no network: the weights are random.
 """
+import functools
 import sys
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from transformers import (DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Con
                           Dots1ForCausalLM, Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM, Gemma3ForCausalLM,
                           Gemma3TextConfig, Glm4MoeConfig, Glm4MoeForCausalLM, Glm4MoeLiteConfig,
                           Glm4MoeLiteForCausalLM, GptOssConfig, GptOssForCausalLM, GraniteMoeConfig,
-                          GraniteMoeForCausalLM, HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HYV3Config,
+                          GraniteMoeForCausalLM, GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM,
+                          HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HYV3Config,
                           HYV3ForCausalLM, Lfm2Config, Lfm2ForCausalLM, Lfm2MoeConfig,
                           Lfm2MoeForCausalLM, LlamaConfig, LlamaForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig,
@@ -28,11 +30,13 @@ from transformers import (DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Con
                           Qwen3_5ForConditionalGeneration, Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig,
                           Qwen3_5TextConfig, Qwen3NextConfig, Qwen3NextForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
                           Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM)
-from transformers import (Cohere2Config, Cohere2ForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, Gemma2Config,
+from transformers import (MuseGlimmerConfig, MuseGlimmerForConditionalGeneration)
+from transformers import (FalconH1Config, FalconH1ForCausalLM, NemotronHConfig, NemotronHForCausalLM)
+from transformers import (BloomConfig, BloomForCausalLM, Cohere2Config, Cohere2ForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, Gemma2Config,
                           Gemma2ForCausalLM, Gemma4ForCausalLM, Gemma4TextConfig, Glm4Config, Glm4ForCausalLM,
                           GPT2Config, GPT2LMHeadModel, GraniteConfig, GraniteForCausalLM, HunYuanDenseV1Config,
                           HunYuanDenseV1ForCausalLM, Ministral3Config, Ministral3ForCausalLM, Mistral3Config,
-                          Mistral3ForConditionalGeneration, NemotronConfig, NemotronForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config,
+                          Mistral3ForConditionalGeneration, Mistral4Config, Mistral4ForCausalLM, MptConfig, MptForCausalLM, NemotronConfig, NemotronForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config,
                           Olmo3ForCausalLM, SeedOssConfig, SeedOssForCausalLM)
 
 ROOT = Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -69,6 +73,15 @@ DELTA_NET_EXPERTS = dict(moe_intermediate_size=24, shared_expert_intermediate_si
                          num_experts_per_tok=3)
 VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, patch_size=4, spatial_merge_size=2,
               temporal_patch_size=2, out_hidden_size=32, num_position_embeddings=16)
+MAMBA2 = dict(mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=12, mamba_d_head=8, mamba_expand=2, mamba_chunk_size=32)
+GRANITE_SCALES = dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.2, logits_scaling=2.5)
+NEMOTRON_H = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
+                  head_dim=16, max_position_embeddings=128, ssm_state_size=12, mamba_num_heads=8, mamba_head_dim=8, n_groups=2,
+                  chunk_size=32, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+FALCON_H1 = dict(mamba_d_ssm=48, mamba_n_heads=6, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=12, mamba_chunk_size=32,
+                 head_dim=16, lm_head_multiplier=0.4, embedding_multiplier=3.0, mlp_multipliers=[0.7, 0.6], key_multiplier=0.5,
+                 attention_out_multiplier=0.8, attention_in_multiplier=1.3, ssm_multipliers=[0.6, 0.7, 0.8, 0.9, 1.2],
+                 ssm_in_multiplier=1.25, ssm_out_multiplier=0.9)
 # name -> (configuration, model, token counts of the golden files)
 MODELS = {
     "llama": (LlamaConfig(**base(rope_theta=10000.0)), LlamaForCausalLM, {"": 24}),
@@ -91,6 +104,15 @@ MODELS = {
              Phi3ForCausalLM, {"": 24}),
     "phi3_longrope": (Phi3Config(**base(original_max_position_embeddings=32, rope_parameters=LONGROPE)),
                       Phi3ForCausalLM, {"_short": 24, "_long": 40}),
+    "phi4": (Phi3Config(**base(
+        sliding_window=None, original_max_position_embeddings=128, rope_parameters=dict(
+            rope_type="default", rope_theta=250000.0))), Phi3ForCausalLM, {"": 24}),
+    "phi4_mini": (Phi3Config(**base(
+        tie_word_embeddings=True, sliding_window=128, original_max_position_embeddings=32,
+        rope_parameters=dict(
+            rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+            short_factor=[1.0, 1.05, 1.2], long_factor=[1.1, 3.1, 9.0]))),
+        Phi3ForCausalLM, {"": 40}),
     "gemma3": (Gemma3TextConfig(**base(
         num_hidden_layers=4, head_dim=16, query_pre_attn_scalar=20, sliding_window=8, hidden_activation="gelu_pytorch_tanh",
         layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
@@ -169,6 +191,10 @@ MODELS = {
     "nemotron": (NemotronConfig(**base(head_dim=16, norm_eps=1e-5)), NemotronForCausalLM, {"": 24}),
     "gpt2": (GPT2Config(vocab_size=VOCABULARY, n_positions=128, n_embd=32, n_layer=2, n_head=4, bos_token_id=1,
                         eos_token_id=2), GPT2LMHeadModel, {"": 24}),
+    "bloom": (BloomConfig(vocab_size=VOCABULARY, seq_length=128, hidden_size=40, n_layer=2, n_head=5),
+              BloomForCausalLM, {"": 80}),
+    "mpt": (MptConfig(vocab_size=VOCABULARY, max_seq_len=128, d_model=40, n_layers=2, n_heads=5, attn_config=dict(
+        alibi_bias_max=6, clip_qkv=1.5)), MptForCausalLM, {"": 80}),
     "gemma2": (Gemma2Config(**base(
         num_hidden_layers=3, head_dim=16, query_pre_attn_scalar=20, sliding_window=8, final_logit_softcapping=3.0,
         attn_logit_softcapping=2.0)), Gemma2ForCausalLM, {"": 24}),
@@ -179,6 +205,12 @@ MODELS = {
         num_hidden_layers=4, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1,
         enable_moe_block=True, num_experts=10, top_k_experts=3, moe_intermediate_size=24)),
         Gemma4ForCausalLM, {"": 40}),
+    "muse_glimmer": (MuseGlimmerConfig(
+        text_config=base(num_hidden_layers=5, head_dim=16, sliding_window=8, layer_rope_theta=[10000.0, 0, 10000.0, 10000.0, 0],
+                         layer_types=["sliding_attention", "full_attention"] + 2 * ["sliding_attention"] + ["full_attention"],
+                         output_multiplier=0.4, final_logit_softcapping=3.0, qk_scale_factor=2.1, hidden_activation="silu"),
+        vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, patch_size=4),
+        projector_hidden_size=16), MuseGlimmerForConditionalGeneration, {"": 40}),
     # Prompts longer than the original's pieces of 64, and no multiple.
     "qwen3next": (Qwen3NextConfig(**base(
         **DELTA_NET, **DELTA_NET_EXPERTS)), Qwen3NextForCausalLM, {"": 70}),
@@ -199,6 +231,30 @@ MODELS = {
         **LATENT, q_lora_rank=None, n_routed_experts=12, n_shared_experts=2, first_k_dense_replace=1, n_group=4,
         topk_group=2, topk_method="group_limited_greedy", routed_scaling_factor=1.5, norm_topk_prob=False,
         rope_parameters=LATENT_YARN)), DeepseekV2ForCausalLM, {"": 40}),
+    "granitehybrid": (GraniteMoeHybridConfig(**base(
+        **MAMBA2, **GRANITE_SCALES, num_hidden_layers=4, intermediate_size=24, shared_intermediate_size=40,
+        num_local_experts=10, num_experts_per_tok=3, tie_word_embeddings=True,
+        layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"])),
+        GraniteMoeHybridForCausalLM, {"": 70}),
+    "granitehybrid_dense": (GraniteMoeHybridConfig(**base(
+        **MAMBA2, **GRANITE_SCALES, num_hidden_layers=2, intermediate_size=40, shared_intermediate_size=40, num_local_experts=0,
+        position_embedding_type="rope", layer_types=["linear_attention", "full_attention"])),
+        GraniteMoeHybridForCausalLM, {"": 40}),
+    "nemotron_h": (NemotronHConfig(**NEMOTRON_H, layers_block_type=[
+        "linear_attention", "mlp", "full_attention", "linear_attention", "mlp"]), NemotronHForCausalLM, {"": 70}),
+    "nemotron_h_moe": (NemotronHConfig(
+        **NEMOTRON_H, layers_block_type=["linear_attention", "moe", "full_attention", "linear_attention", "moe"],
+        n_routed_experts=12, num_experts_per_tok=3, moe_intermediate_size=24, moe_shared_expert_intermediate_size=40,
+        moe_latent_size=20, routed_scaling_factor=2.5), NemotronHForCausalLM, {"": 40}),
+    "falcon_h1": (FalconH1Config(**base(**FALCON_H1)), FalconH1ForCausalLM, {"": 70}),
+    "falcon_h1_norm": (FalconH1Config(**base(**FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False)),
+                       FalconH1ForCausalLM, {"": 40}),
+    "mistral4": (Mistral4Config(**base(
+        **LATENT, q_lora_rank=24, n_routed_experts=12, n_shared_experts=1, first_k_dense_replace=1, n_group=4,
+        topk_group=2, rope_parameters=dict(
+            rope_type="yarn", type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=16,
+            beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1))),
+        Mistral4ForCausalLM, {"": 60}),
     "glm4_moe_lite": (Glm4MoeLiteConfig(**base(
         **LATENT, q_lora_rank=24, n_routed_experts=10, n_shared_experts=1,
         mlp_layer_types=["dense", "sparse", "sparse"], routed_scaling_factor=1.8)), Glm4MoeLiteForCausalLM, {"": 24}),
@@ -217,7 +273,7 @@ def randomise(model, seed):
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
-            if ".visual." in name:
+            if ".visual." in name or "vision_" in name:
                 continue  # stays unread
             noise = torch.randn(p.shape, generator=g)
             if name.endswith("e_score_correction_bias"):  # ernie's, beside scores that add up to 1
@@ -225,6 +281,7 @@ def randomise(model, seed):
             elif name.endswith("norm.weight"):
                 zero_centred = model.config.model_type in ("gemma2", "gemma3_text", "nemotron")
                 zero_centred |= model.config.model_type.startswith(("qwen3_next", "qwen3_5"))
+                zero_centred |= model.config.model_type.startswith("muse") and name.endswith("layernorm.weight")
                 centre = 0.0 if zero_centred and not name.endswith("linear_attn.norm.weight") else 1.0
                 p.copy_(centre + 0.2 * noise)
             elif name.endswith("A_log"):
@@ -235,7 +292,7 @@ def randomise(model, seed):
                 p.copy_(noise)
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
-            elif "wte" in name or "wpe" in name:
+            elif "wte" in name or "wpe" in name or name.endswith("word_embeddings.weight"):
                 p.copy_(0.6 * noise)
             elif ".c_" in name:  # [inputs, outputs]
                 p.copy_(1.3 * noise / p.shape[0] ** 0.5)
@@ -254,6 +311,11 @@ def randomise(model, seed):
                 b.copy_(0.15 * torch.randn(b.shape, generator=g))
             if name.endswith("layer_scalar"):
                 b.copy_(1.0 + 0.3 * torch.randn(b.shape, generator=g))
+
+
+def fused_by_head(attention):
+    """Whether a query, a key and a value of each head lie together."""
+    return hasattr(attention, "query_key_value")
 
 
 BIASES_OF_CHOICE = ("e_score_correction_bias", "expert_bias")
@@ -283,22 +345,30 @@ def check_margin(p, mlp, router, output):
 class Recorder:
     def __init__(self, model):
         self.model, self.out, self.handles, self.normed = model, {}, [], {}
-        self.gemma = "gemma" in model.config.model_type
+        self.gemma = "gemma" in model.config.model_type or "muse" in model.config.model_type
         if hasattr(model, "transformer"):
             inner = model.transformer
             self.gpt(inner)
-            return self.ends(inner, inner.wte, inner.ln_f)
+            return self.ends(inner, inner.wte if hasattr(inner, "wte") else inner.word_embeddings,
+                             inner.ln_f if hasattr(inner, "ln_f") else inner.norm_f)
         inner = getattr(model.model, "language_model", model.model)  # beside a vision tower
         for i, layer in enumerate(inner.layers):
             self.layer(i, layer)
-        self.ends(inner, inner.embed_tokens, inner.norm if hasattr(inner, "norm") else inner.embedding_norm)
+        norms = [getattr(inner, name) for name in ("norm", "embedding_norm", "norm_f", "final_layernorm") if hasattr(inner, name)]
+        self.ends(inner, inner.embed_tokens if hasattr(inner, "embed_tokens") else inner.embeddings, norms[0])
 
     def ends(self, inner, embedding, norm):
         model = self.model
+        self.restore = lambda: None
+        if isinstance(model, MptForCausalLM):  # transformers leaves the configuration's exponent out
+            inner.build_mpt_alibi_tensor = functools.partial(
+                inner.build_mpt_alibi_tensor, alibi_bias_max=model.config.attn_config.alibi_bias_max)
         self.on(embedding, "embed", lambda o: o * getattr(model.config, "embedding_multiplier", 1))
         self.on(norm, "final_norm")
         self.on(model, "logits", lambda o: o.logits)
         module = sys.modules[type(inner).__module__]
+        if not hasattr(module, "eager_attention_forward"):
+            return
         eager = module.eager_attention_forward
 
         def attention(layer_module, q, k, v, mask, **kwargs):
@@ -343,13 +413,31 @@ class Recorder:
         self.handles.append(module.register_forward_hook(lambda m, args, o: self.put(name, pick(o))))
 
     def gpt(self, inner):
-        for i, layer in enumerate(inner.h):
+        def one_of(module, *names):
+            return next(getattr(module, name) for name in names if hasattr(module, name))
+
+        for i, layer in enumerate(one_of(inner, "h", "blocks")):
             p = f"layer.{i}."
-            self.on(layer.ln_1, p + "attn_norm")
-            self.on(layer.attn.c_proj, p + "attn_out")
-            self.on(layer.ln_2, p + "ffn_norm")
+            attention, mlp = one_of(layer, "attn", "self_attention"), one_of(layer, "mlp", "ffn")
+            output = one_of(attention, "c_proj", "dense", "out_proj")
+            self.on(one_of(layer, "ln_1", "input_layernorm", "norm_1"), p + "attn_norm")
+            self.on(output, p + "attn_out")
+            self.on(one_of(layer, "ln_2", "post_attention_layernorm", "norm_2"), p + "ffn_norm")
             self.on(layer, p + "output", lambda o: o[0] if isinstance(o, tuple) else o)
-            self.ungated(p, layer.mlp.c_fc, layer.mlp.c_proj)
+            self.ungated(p, one_of(mlp, "c_fc", "dense_h_to_4h", "up_proj"),
+                         one_of(mlp, "c_proj", "dense_4h_to_h", "down_proj"))
+            if hasattr(attention, "c_attn"):
+                continue  # its attention function gives the rest
+            self.before(output, p + "attention")
+            fused = one_of(attention, "query_key_value", "Wqkv")
+            limit = getattr(attention, "clip_qkv", None) or torch.inf
+            for j, name in enumerate("qkv"):
+                def part(o, j=j, attention=attention):
+                    if fused_by_head(attention):
+                        return o.unflatten(-1, (attention.num_heads, 3, -1))[..., j, :].flatten(2)
+                    return o.chunk(3, dim=-1)[j]
+
+                self.on(fused, p + name, lambda o, part=part: part(o).clamp(-limit, limit))
 
     def ungated(self, p, up, down):
         self.on(up, p + "up")
@@ -360,6 +448,12 @@ class Recorder:
         p = f"layer.{i}."
         if hasattr(layer, "operator_norm"):
             return self.lfm2_layer(p, layer)
+        if hasattr(layer, "mixer"):
+            return self.nemotron_layer(p, layer)
+        if hasattr(layer, "pre_ff_layernorm"):
+            return self.falcon_layer(p, layer)
+        if hasattr(layer, "mamba"):
+            return self.granite_layer(p, layer)
         post_norm = not hasattr(layer, "input_layernorm")
         if not post_norm:
             self.on(layer.input_layernorm, p + "attn_norm")
@@ -405,6 +499,50 @@ class Recorder:
         self.handles.append(
             mlp.down_proj.register_forward_pre_hook(lambda m, args: self.put(p + "gated", args[0])))
         self.on(mlp.down_proj, p + "ffn_out")
+
+    def granite_layer(self, p, layer):
+        self.on(layer.input_layernorm, p + "attn_norm")
+        if layer.mamba is not None:
+            self.before(layer.mamba.out_proj, p + "mixed")
+        self.on(layer.mamba.out_proj if layer.mamba is not None else layer.self_attn.o_proj, p + "attn_out")
+        self.on(layer.post_attention_layernorm, p + "ffn_norm")
+        self.on(layer, p + "output", lambda o: o[0] if isinstance(o, tuple) else o)
+        shared, moe, of_experts = layer.shared_mlp, layer.block_sparse_moe, {}
+        if moe is None:
+            self.on(shared.input_linear, p + "gate", lambda o: o.chunk(2, dim=-1)[0])
+            self.on(shared.input_linear, p + "up", lambda o: o.chunk(2, dim=-1)[1])
+            self.before(shared.output_linear, p + "gated")
+            return self.on(shared, p + "ffn_out")
+        self.on(moe.router, p + "router", lambda o: o[0][None])
+        self.handles.append(moe.router.register_forward_hook(lambda m, a, o: check_margin(p, moe, m, o)))
+        self.handles.append(moe.register_forward_hook(lambda m, a, o: of_experts.update(out=o)))
+        self.on(shared, p + "shared_out")
+        self.on(shared, p + "ffn_out", lambda o: o + of_experts["out"])
+
+    def nemotron_layer(self, p, layer):
+        self.on(layer, p + "output")
+        kind, mixer = layer.block_type, layer.mixer
+        self.on(layer.norm, p + ("ffn_norm" if kind in ("mlp", "moe") else "attn_norm"))
+        if kind == "moe":
+            return self.experts(p, mixer)
+        if kind == "mlp":
+            return self.ungated(p, mixer.up_proj, mixer.down_proj)
+        if kind == "linear_attention":
+            self.before(mixer.out_proj, p + "mixed")
+        self.on(mixer.out_proj if kind == "linear_attention" else mixer.o_proj, p + "attn_out")
+
+    def falcon_layer(self, p, layer):
+        self.on(layer.input_layernorm, p + "attn_norm")
+        self.before(layer.mamba.out_proj, p + "mixed")
+        self.on(layer.mamba, p + "ssm_out", lambda o: o * layer.ssm_out_multiplier)
+        self.on(layer.self_attn, p + "attn_out", lambda o: o[0] * layer.attn_out_multiplier)
+        self.on(layer.pre_ff_layernorm, p + "ffn_norm")
+        self.on(layer, p + "output", lambda o: o[0] if isinstance(o, tuple) else o)
+        ffn = layer.feed_forward
+        self.on(ffn.gate_proj, p + "gate", lambda o: o * ffn.gate_multiplier)
+        self.on(ffn.up_proj, p + "up")
+        self.before(ffn.down_proj, p + "gated")
+        self.on(ffn, p + "ffn_out")
 
     def lfm2_layer(self, p, layer):
         self.on(layer.operator_norm, p + "attn_norm")

@@ -10,6 +10,7 @@ BatchArrays::BatchArrays(int32_t block_len, const BatchSizes& sizes) : block_len
   tokens_.reserve(sizes.n_tokens);
   types_.reserve(sizes.n_tokens);
   state_in_.reserve(sizes.n_sequences);
+  adapters_.reserve(sizes.n_sequences + 1);
   state_out_.reserve(sizes.n_tokens);
   path_start_.reserve(sizes.n_tokens + 1);
   path_slots_.reserve(sizes.n_path_slots);
@@ -25,6 +26,7 @@ void BatchArrays::clear() {
   for (std::vector<int32_t>* each : {&query_start_, &block_start_, &path_start_, &kv_len_}) each->assign(1, 0);
   tokens_.clear();
   types_.clear();
+  adapters_.clear();
   block_table_.clear();
 }
 
@@ -44,6 +46,7 @@ void BatchArrays::add_run(std::span<const TokenId> tokens, int32_t position, std
 
 void BatchArrays::end_sequence() {
   query_start_.push_back(n_tokens());
+  if (!adapters_.empty()) adapters_.resize(query_start_.size() - 1, -1);
   block_start_.push_back(static_cast<int32_t>(block_table_.size()));
   kv_len_.push_back(0);
 }
@@ -71,7 +74,8 @@ ForwardBatch BatchArrays::batch() const {
           .path_start = has_paths ? path_start_.data() : nullptr,
           .path_slots = has_paths ? path_slots_.data() : nullptr,
           .state_in = state_out_.empty() ? nullptr : state_in_.data(),
-          .state_out = state_out_.empty() ? nullptr : state_out_.data()};
+          .state_out = state_out_.empty() ? nullptr : state_out_.data(),
+          .adapters = adapters_.empty() ? nullptr : adapters_.data()};
 }
 
 }  // namespace ibid

@@ -67,6 +67,12 @@ class BatchArrays {
   void add_state_out(int32_t slot) { state_out_.push_back(slot); }
   void add_state_in(int32_t slot) { state_in_.push_back(slot); }
 
+  // The adapter of the sequence that is being filled; without one where this is not called.
+  void set_adapter(int32_t slot) {
+    adapters_.resize(query_start_.size(), -1);
+    adapters_.back() = slot;
+  }
+
   // Requests the logits of a token of the batch, in ascending order. Returns the number of its row.
   int32_t want(int32_t token) {
     logit_rows_.push_back(token);
@@ -99,6 +105,7 @@ class BatchArrays {
   std::vector<BlockId> block_table_;
   std::vector<uint8_t> types_;
   std::vector<int32_t> state_in_, state_out_;
+  std::vector<int32_t> adapters_;  // of the first sequences; later ones have none. Empty: no one has one
 };
 
 }  // namespace ibid

@@ -61,6 +61,9 @@ struct ForwardBatch {
   const int32_t* state_in = nullptr;   // [S]
   const int32_t* state_out = nullptr;  // [T]
 
+  // Null where no sequence of the step has an adapter. Else the slot of each one's (model/adapters.h); -1: none.
+  const int32_t* adapters = nullptr;  // [S]
+
   std::span<const BlockId> blocks(int32_t s) const {
     return {block_table + block_start[s], block_table + block_start[s + 1]};
   }

@@ -23,10 +23,17 @@ bool is_head_len(int32_t len) { return len >= 8 && len % 8 == 0 && len <= kMaxHe
 
 }  // namespace
 
+bool is_kv_dtype(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kI8;
+}
+
 int64_t kv_token_len(const KvGeometry& g) { return token_len(g.kind, g.n_kv_heads, g.key_len, g.value_len); }
 int64_t kv_token_len(const PagedKv& kv) { return token_len(kv.kind, kv.n_kv_heads, kv.key_len, kv.value_len); }
 
-int64_t KvLayout::block_bytes() const { return block_len * kv_token_len(geometry) * traits(dtype).block_bytes; }
+int64_t KvLayout::block_bytes() const {
+  const int64_t scale_bytes = dtype == DType::kI8 ? 2 * 2 * geometry.n_kv_heads : 0;
+  return block_len * (kv_token_len(geometry) * traits(dtype).block_bytes + scale_bytes);
+}
 
 std::string KvLayout::name() const {
   if (geometry.kind == KvKind::kNothing) return "nothing";
@@ -50,10 +57,13 @@ Status kv_supported(const KvLayout& layout) {
                        " key/value heads and values of " + std::to_string(g.value_len) +
                        "; a row is the key of one head and begins with its value");
   }
-  if ((layout.dtype != DType::kF32 && layout.dtype != DType::kF16 && layout.dtype != DType::kBF16) ||
-      layout.group_len != 1) {
-    return unsupported("keys and values as " + std::string(traits(layout.dtype).name) + " in groups of " +
-                       std::to_string(layout.group_len) + "; expected F32, F16 or BF16 without groups");
+  if (!is_kv_dtype(layout.dtype)) {
+    return unsupported("keys and values as " + std::string(traits(layout.dtype).name) +
+                       "; expected F32, F16, BF16 or I8");
+  }
+  if (layout.dtype == DType::kI8 && g.kind == KvKind::kLatent) {
+    return unsupported(
+        "latent rows as I8, which ibid keeps for keys and values of heads; expected F32, F16 or BF16 for this model");
   }
   return {};
 }

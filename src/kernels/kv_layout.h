@@ -27,6 +27,9 @@ struct KvGeometry {
   int32_t owner = kOwnCache;
 };
 
+// F32, F16, BF16, and I8: codes with a scale for each token and head (kernels/kv_codes.h).
+bool is_kv_dtype(DType dtype);
+
 // Elements of the KV dtype that a layer keeps of each token: K (Dk + Dv), or the Dk of a latent row, or none.
 int64_t kv_token_len(const KvGeometry& geometry);
 int64_t kv_token_len(const PagedKv& kv);
@@ -35,9 +38,8 @@ struct KvLayout {
   KvGeometry geometry;
   DType dtype = DType::kF16;
   int32_t block_len = 16;  // B
-  int32_t group_len = 1;   // tokens that share a scale; 1: there are no scales
 
-  // Of one block of this layer.
+  // Of one block of this layer, scales included.
   int64_t block_bytes() const;
   // Identifies the layout of a block's bytes that are kept outside of the process: "K:D.B,B.D F16 B16 K3 D64", with
   // "D64,32" where keys and values differ. Latent rows are "B.D F16 B16 K1 D576,512".

@@ -32,6 +32,13 @@
 //   Q2_K                     scale * low scale       -(min * high scale)
 //   Q3_K, Q6_K               scale * scales(s)                      4, 32
 //   IQ4_NL, IQ4_XS, MXFP4    scale (* scales(s))                    0; the table's value is the code
+//   NVFP4                    the half value of scales(s)            the same
+//   IQ1, IQ2                 scale * (2 s + 1) / 8                  the same (tensor/grid_formats.h)
+//   IQ3_XXS, IQ3_S           scale * (2 s + 1) (/ 4)                the same
+//   TQ1_0, TQ2_0, Q1_0, Q2_0 scale                                  1
+//   d belongs to 16 weights in IQ1_M, IQ2_XS, IQ2_S and NVFP4 as well.
+//
+// Weight::out_scale: each output is multiplied by it after all sums, one rounding more.
 //
 // Blocks of 32 and not longer: activations with one scale for 32 keep the error of our Q4_1 at that of the peers (the
 // reasons and prices: docs/decisions/0002-linear-layouts.md).

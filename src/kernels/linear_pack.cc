@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "kernels/linear.h"
 #include "tensor/block_formats.h"
+#include "tensor/grid_formats.h"
 #include "tensor/half.h"
 
 namespace ibid {
@@ -20,16 +21,6 @@ const Block* block_at(const std::byte* row, int64_t i) {
 
 // Codes are taken eight at a time, a byte each, in the words of any processor: a load is bound by these few operations
 // on it, and this file is compiled for none in particular.
-uint64_t eight(const uint8_t* p) {
-  uint64_t word;
-  std::memcpy(&word, p, 8);
-  return word;
-}
-constexpr uint64_t in_each(uint64_t byte) { return byte * 0x0101010101010101u; }
-// Bits 0 to 7, each as the lowest of a byte.
-uint64_t spread_bits(uint64_t bits) {
-  return (((bits * in_each(1)) & 0x8040201008040201u) + in_each(127)) >> 7 & in_each(1);
-}
 
 // One row's block of 32 weights, spread out: codes before their offset is taken away, and two groups' factors (one
 // group: [0]) as bytes.
@@ -41,14 +32,70 @@ struct Spread {
 
 void spread_q5(const uint8_t* low, const uint8_t* high, uint64_t* codes) {
   for (int w = 0; w < 4; ++w) {
-    codes[w] = (eight(low + 8 * (w % 2)) >> (w / 2 * 4) & in_each(15)) | spread_bits(high[w]) << 4;
+    codes[w] = (eight_bytes(low + 8 * (w % 2)) >> (w / 2 * 4) & in_each_byte(15)) | spread_bits(high[w]) << 4;
   }
 }
 
 // Codes [32 s, 32 s + 32) of a super-block that keeps two bits of each in BlockQ2_K's order.
 void spread_two_bits(const uint8_t* codes, int s, uint64_t* to) {
-  for (int w = 0; w < 4; ++w) to[w] = eight(codes + 32 * (s / 4) + 8 * w) >> (2 * (s % 4)) & in_each(3);
+  for (int w = 0; w < 4; ++w) to[w] = eight_bytes(codes + 32 * (s / 4) + 8 * w) >> (2 * (s % 4)) & in_each_byte(3);
 }
+
+// The block of a format whose codes grid_formats.h unpacks.
+template <DType kType>
+struct GridBlockOf;
+template <>
+struct GridBlockOf<DType::kIQ1_S> {
+  typedef BlockIQ1_S Type;
+};
+template <>
+struct GridBlockOf<DType::kIQ1_M> {
+  typedef BlockIQ1_M Type;
+};
+template <>
+struct GridBlockOf<DType::kIQ2_XXS> {
+  typedef BlockIQ2_XXS Type;
+};
+template <>
+struct GridBlockOf<DType::kIQ2_XS> {
+  typedef BlockIQ2_XS Type;
+};
+template <>
+struct GridBlockOf<DType::kIQ2_S> {
+  typedef BlockIQ2_S Type;
+};
+template <>
+struct GridBlockOf<DType::kIQ3_XXS> {
+  typedef BlockIQ3_XXS Type;
+};
+template <>
+struct GridBlockOf<DType::kIQ3_S> {
+  typedef BlockIQ3_S Type;
+};
+template <>
+struct GridBlockOf<DType::kTQ1_0> {
+  typedef BlockTQ1_0 Type;
+};
+template <>
+struct GridBlockOf<DType::kTQ2_0> {
+  typedef BlockTQ2_0 Type;
+};
+template <>
+struct GridBlockOf<DType::kNVFP4> {
+  typedef BlockNVFP4 Type;
+};
+template <>
+struct GridBlockOf<DType::kQ1_0> {
+  typedef BlockQ1_0 Type;
+};
+template <>
+struct GridBlockOf<DType::kQ2_0> {
+  typedef BlockQ2_0 Type;
+};
+template <DType kType>
+concept HasGroups = requires {
+  typename GridBlockOf<kType>::Type;
+};
 
 // Block s of a row's super-block; of formats without such, block `super` itself. `s` is known where it is unrolled, and
 // with it what is shifted by how much.
@@ -66,13 +113,14 @@ Spread spread_block(const std::byte* row, int64_t super, int s) {
   } else if constexpr (kType == DType::kQ3_K) {
     const auto* q = block_at<BlockQ3_K>(row, super);
     spread_two_bits(q->codes, s, r.codes);
-    for (int w = 0; w < 4; ++w) r.codes[w] |= (eight(q->high + 8 * w) >> s & in_each(1)) << 2;
+    for (int w = 0; w < 4; ++w) r.codes[w] |= (eight_bytes(q->high + 8 * w) >> s & in_each_byte(1)) << 2;
     for (int g = 0; g < 2; ++g) r.scale[g] = unpack_q3_scale(q->scales, 2 * s + g);
   } else if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) {
     const auto* q = block_at<std::conditional_t<kType == DType::kQ4_K, BlockQ4_K, BlockQ5_K>>(row, super);
-    for (int w = 0; w < 4; ++w) r.codes[w] = eight(q->codes + 32 * (s / 2) + 8 * w) >> (4 * (s % 2)) & in_each(15);
+    for (int w = 0; w < 4; ++w)
+      r.codes[w] = eight_bytes(q->codes + 32 * (s / 2) + 8 * w) >> (4 * (s % 2)) & in_each_byte(15);
     if constexpr (kType == DType::kQ5_K) {
-      for (int w = 0; w < 4; ++w) r.codes[w] |= (eight(q->high + 8 * w) >> s & in_each(1)) << 4;
+      for (int w = 0; w < 4; ++w) r.codes[w] |= (eight_bytes(q->high + 8 * w) >> s & in_each_byte(1)) << 4;
     }
     uint8_t scale, min;
     unpack_k_scales(q->scales, s, scale, min);
@@ -82,15 +130,19 @@ Spread spread_block(const std::byte* row, int64_t super, int s) {
     const auto* q = block_at<BlockQ6_K>(row, super);
     const int h = s / 4, quarter = s % 4;
     for (int w = 0; w < 4; ++w) {
-      const uint64_t low = eight(q->low + 64 * h + 32 * (quarter % 2) + 8 * w) >> (4 * (quarter / 2)) & in_each(15);
-      const uint64_t high = eight(q->high + 32 * h + 8 * w) >> (2 * quarter) & in_each(3);
+      const uint64_t low =
+          eight_bytes(q->low + 64 * h + 32 * (quarter % 2) + 8 * w) >> (4 * (quarter / 2)) & in_each_byte(15);
+      const uint64_t high = eight_bytes(q->high + 32 * h + 8 * w) >> (2 * quarter) & in_each_byte(3);
       r.codes[w] = low | high << 4;
     }
     for (int g = 0; g < 2; ++g) r.scale[g] = q->scales[2 * s + g];
+  } else if constexpr (HasGroups<kType>) {
+    unpack_group(*block_at<typename GridBlockOf<kType>::Type>(row, super), s, r.codes, r.scale);
   } else {
     static_assert(kType == DType::kIQ4_XS, "other types have packers of their own");
     const auto* q = block_at<BlockIQ4_XS>(row, super);
-    for (int w = 0; w < 4; ++w) r.codes[w] = eight(q->codes + 16 * s + 8 * (w % 2)) >> (w / 2 * 4) & in_each(15);
+    for (int w = 0; w < 4; ++w)
+      r.codes[w] = eight_bytes(q->codes + 16 * s + 8 * (w % 2)) >> (w / 2 * 4) & in_each_byte(15);
     r.scale[0] = unpack_iq4_scale(*q, s);
   }
   return r;
@@ -143,11 +195,26 @@ void pack_supers(const BlockLayout& l, const std::byte* raw, int64_t raw_row_byt
   }
 }
 
+// Scales of formats with f16 for each group where the file has them otherwise: get(block, group of 32, group in it).
+template <typename Block, int kTogether, typename Get>
+void pack_group_halves(const BlockLayout& l, const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks,
+                       std::byte* factors, Get get) {
+  for (int64_t b = 0; b < n_blocks; ++b) {
+    for (int o = 0; o < n; ++o) {
+      const Block& block = *block_at<Block>(raw + o * raw_row_bytes, b / kTogether);
+      for (int g = 0; g < 32 / l.group_len; ++g) {
+        const uint16_t half = get(block, static_cast<int>(b % kTogether), g);
+        std::memcpy(factors + b * factor_bytes(l) + (g * kTileOutputs + o) * 2, &half, 2);
+      }
+    }
+  }
+}
+
 // Bits [kFrom, kFrom + kBits) of one output's 32 codes into a plane (cpu/linear_table.h). Steps of four inputs that the
 // same vector holds lie 4 kBits codes apart.
 template <int kFrom, int kBits>
 void pack_plane(const uint64_t* codes, int o, std::byte* plane) {
-  constexpr uint64_t kMask = in_each((1u << kBits) - 1);
+  constexpr uint64_t kMask = in_each_byte((1u << kBits) - 1);
   const auto bits = [codes](int w) { return codes[w] >> kFrom & kMask; };
   uint32_t words[kBits];
   if constexpr (kBits == 4) {
@@ -174,14 +241,14 @@ void bring_near(const std::byte* raw, int64_t bytes) {
   asm volatile("" ::"r"(sum));
 }
 
-template <DType kType>
+// kTogether: of a row's blocks of 32 those that lie in one of the file's, packed one after the other: it is read while
+// it is near.
+template <DType kType, int kTogether = super_bytes(cpu::kBlockLayouts[static_cast<size_t>(kType)]) != 0 ? 8 : 1>
 void pack_spread(const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks, std::byte* codes,
                  std::byte* factors) {
   constexpr BlockLayout l = cpu::kBlockLayouts[static_cast<size_t>(kType)];
   constexpr int kGroups = 32 / l.group_len;
   constexpr bool kHasBytes = l.factors == cpu::Factors::kByte || l.factors == cpu::Factors::kNibble;
-  // A row's blocks that lie in one super-block one after the other: it is read while it is near.
-  constexpr int kTogether = super_bytes(l) != 0 ? 8 : 1;
   bring_near(raw, n * raw_row_bytes);
   for (int64_t super = 0; super < n_blocks / kTogether; ++super) {
     for (int o = 0; o < n; ++o) {
@@ -216,12 +283,36 @@ void pack_plain(const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_in
   }
 }
 
+// Formats of super-blocks by grids.
+template <DType kType>
+void pack_grid(const BlockLayout& l, const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks,
+               std::byte* codes, std::byte* factors, std::byte* supers) {
+  typedef typename GridBlockOf<kType>::Type Block;
+  pack_spread<kType>(raw, raw_row_bytes, n, n_blocks, codes, factors);
+  pack_halves<Block>(raw, raw_row_bytes, n, n_blocks / 8, super_bytes(l), supers, [](const Block& q) {
+    if constexpr (kType == DType::kIQ1_M) {
+      return scale_of(q);
+    } else {
+      return q.scale;
+    }
+  });
+}
+// Formats of kTogether * 32 weights with one scale.
+template <DType kType, int kTogether>
+void pack_ternary(const BlockLayout& l, const std::byte* raw, int64_t raw_row_bytes, int n, int64_t n_blocks,
+                  std::byte* codes, std::byte* factors) {
+  typedef typename GridBlockOf<kType>::Type Block;
+  pack_spread<kType, kTogether>(raw, raw_row_bytes, n, n_blocks, codes, factors);
+  pack_group_halves<Block, kTogether>(l, raw, raw_row_bytes, n, n_blocks, factors,
+                                      [](const Block& q, int, int) { return q.scale; });
+}
+
 constexpr uint8_t biased(int value) { return static_cast<uint8_t>(value + 128); }
 
 }  // namespace
 
 const BlockLayout& block_layout(DType dtype) {
-  CHECK(dtype <= DType::kMXFP4, "matrices of integers and of doubles are not multiplied");
+  CHECK(dtype <= DType::kQ2_0, "matrices of integers and of doubles are not multiplied");
   return cpu::kBlockLayouts[static_cast<size_t>(dtype)];
 }
 
@@ -246,18 +337,35 @@ int64_t packed_tile_bytes(DType dtype, int64_t n_inputs) {
 }
 
 const uint8_t* code_table(DType dtype) {
-  static constexpr auto kTables = [] {
-    struct {
-      uint8_t iq4[16], mxfp4[16];
-    } t{};
-    for (int i = 0; i < 16; ++i) {
-      t.iq4[i] = biased(kIQ4Values[i]);
-      t.mxfp4[i] = biased(kMXFP4Values[i]);
+  struct Table {
+    uint8_t of[16];
+    constexpr explicit Table(const int8_t (&values)[16]) : of() {
+      for (int i = 0; i < 16; ++i) of[i] = biased(values[i]);
     }
-    return t;
-  }();
-  if (dtype == DType::kMXFP4) return kTables.mxfp4;
-  return dtype == DType::kIQ4_NL || dtype == DType::kIQ4_XS ? kTables.iq4 : nullptr;
+  };
+  static constexpr Table kIQ4(kIQ4Values), kMXFP4(kMXFP4Values), kIQ1(kIQ1Values), kIQ2(kIQ2Values),
+      kIQ3XXS(kIQ3XXSValues), kIQ3S(kIQ3SValues);
+  switch (dtype) {
+    case DType::kIQ4_NL:
+    case DType::kIQ4_XS:
+      return kIQ4.of;
+    case DType::kMXFP4:
+    case DType::kNVFP4:
+      return kMXFP4.of;
+    case DType::kIQ1_S:
+    case DType::kIQ1_M:
+      return kIQ1.of;
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+      return kIQ2.of;
+    case DType::kIQ3_XXS:
+      return kIQ3XXS.of;
+    case DType::kIQ3_S:
+      return kIQ3S.of;
+    default:
+      return nullptr;
+  }
 }
 
 void pack_tile(DType dtype, const std::byte* raw, int64_t raw_row_bytes, int64_t n_outputs, int64_t n_inputs,
@@ -321,6 +429,33 @@ void pack_tile(DType dtype, const std::byte* raw, int64_t raw_row_bytes, int64_t
     case DType::kQ6_K:
       pack_spread<DType::kQ6_K>(raw, raw_row_bytes, n, n_blocks, to, factors);
       return pack_supers<BlockQ6_K>(l, raw, raw_row_bytes, n, n_supers, supers);
+    case DType::kIQ1_S:
+      return pack_grid<DType::kIQ1_S>(l, raw, raw_row_bytes, n, n_blocks, to, factors, supers);
+    case DType::kIQ1_M:
+      return pack_grid<DType::kIQ1_M>(l, raw, raw_row_bytes, n, n_blocks, to, factors, supers);
+    case DType::kIQ2_XXS:
+      return pack_grid<DType::kIQ2_XXS>(l, raw, raw_row_bytes, n, n_blocks, to, factors, supers);
+    case DType::kIQ2_XS:
+      return pack_grid<DType::kIQ2_XS>(l, raw, raw_row_bytes, n, n_blocks, to, factors, supers);
+    case DType::kIQ2_S:
+      return pack_grid<DType::kIQ2_S>(l, raw, raw_row_bytes, n, n_blocks, to, factors, supers);
+    case DType::kIQ3_XXS:
+      return pack_grid<DType::kIQ3_XXS>(l, raw, raw_row_bytes, n, n_blocks, to, factors, supers);
+    case DType::kIQ3_S:
+      return pack_grid<DType::kIQ3_S>(l, raw, raw_row_bytes, n, n_blocks, to, factors, supers);
+    case DType::kTQ1_0:
+      return pack_ternary<DType::kTQ1_0, 8>(l, raw, raw_row_bytes, n, n_blocks, to, factors);
+    case DType::kTQ2_0:
+      return pack_ternary<DType::kTQ2_0, 8>(l, raw, raw_row_bytes, n, n_blocks, to, factors);
+    case DType::kQ1_0:
+      return pack_ternary<DType::kQ1_0, 4>(l, raw, raw_row_bytes, n, n_blocks, to, factors);
+    case DType::kQ2_0:
+      return pack_ternary<DType::kQ2_0, 2>(l, raw, raw_row_bytes, n, n_blocks, to, factors);
+    case DType::kNVFP4:
+      pack_spread<DType::kNVFP4, 2>(raw, raw_row_bytes, n, n_blocks, to, factors);
+      return pack_group_halves<BlockNVFP4, 2>(
+          l, raw, raw_row_bytes, n, n_blocks, factors,
+          [](const BlockNVFP4& q, int s, int g) { return float_to_half(nvfp4_scale(q.scales[2 * s + g])); });
     default:
       CHECK(dtype == DType::kIQ4_XS, "each type that is multiplied has a packer");
       pack_spread<DType::kIQ4_XS>(raw, raw_row_bytes, n, n_blocks, to, factors);

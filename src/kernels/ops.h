@@ -11,6 +11,7 @@
 #include "kernels/expert_rows.h"
 #include "kernels/forward_batch.h"
 #include "kernels/paged_kv.h"
+#include "kernels/ssm_heads.h"
 #include "kernels/state_walk.h"
 #include "kernels/weight.h"
 #include "tensor/stream.h"
@@ -91,6 +92,8 @@ void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x);
 void tanh(Stream& s, const TensorView& out, const TensorView& x);
 // out = max(x, 0)^2, element by element (So et al. 2021, Primer). out may be x.
 void relu_squared(Stream& s, const TensorView& out, const TensorView& x);
+// x = max(-limit, min(x, limit)), element by element; NaN stays. limit > 0.
+void clamp(Stream& s, const TensorView& x, float limit);
 
 // How pairs of a head are rotated. Pair i turns by position * frequency[i]; cos and sin are multiplied by `magnitude`
 // (yarn, longrope). 2 * n_pairs values of a head turn, from its value `first` on.
@@ -126,6 +129,9 @@ struct AttentionParams {
   int32_t window = 0;     // 0: all; else a query at position p sees keys at positions > p - window
   // null, or [H]: a logit of each query head that takes part in the sum of its softmax and has no value (gpt-oss)
   const float* sinks = nullptr;
+  // null, or [H]: a score changes by its query head's slope times (position of the key - position of the query), after
+  // the cap (ALiBi, Press et al. 2022). In a view both are places (kernels/forward_batch.h).
+  const float* slopes = nullptr;
 };
 // out[T, H * Dv] = attention of q[T, H * Dk] over the cache, of either kind. Tiles of 64 positions anchored at absolute
 // position 0, with an online softmax, in pieces of a fixed number of tiles that merge as an anchored binary tree
@@ -144,9 +150,9 @@ size_t paged_attention_workspace_bytes(int32_t n_tokens, int32_t n_heads, int32_
 // in[T, 3 N] is b, c and x side by side: out[T, N] = c * conv(b * x).
 void short_conv(Stream& s, const TensorView& out, const TensorView& in, const TensorView& taps,
                 const ForwardBatch& batch, const LayerStates& states);
-// out[T, N] = silu(conv(x)). out may be x.
-void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
-               const LayerStates& states);
+// out[T, N] = silu(bias + conv(x)), the chain's first term; bias[N], or of rank 0: none. out may be x.
+void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const TensorView& bias,
+               const ForwardBatch& batch, const LayerStates& states);
 size_t conv_workspace_bytes(const Stream& s, int64_t n_taps, int64_t n_channels);  // of either
 
 // A gated delta net (kernels/delta_heads.h), token after token. Of value head h with key head j = key_head(h), whose
@@ -159,6 +165,17 @@ struct DeltaInputs {
 void delta_net(Stream& s, const TensorView& out, const DeltaInputs& in, const DeltaHeads& heads,
                const ForwardBatch& batch, const LayerStates& states);
 size_t delta_net_workspace_bytes(const Stream& s, const DeltaHeads& heads);
+
+// A selective state space (kernels/ssm_heads.h), token after token. Of head h, whose group has B and C and whose state
+// is S[N, P]: step = softplus(dt[t, h] + bias[h]); S *= exp(decay[h] * step); S += B (step * x)^T; out = S^T C +
+// skip[h] * x, the sums over N ascending. xbc[T, H P + 2 G N] is x, B and C side by side; dt is [T, H], decay, bias and
+// skip [H]; out[T, H P]. The state is [H, N, P].
+struct SsmInputs {
+  TensorView xbc, dt, decay, bias, skip;
+};
+void ssm_scan(Stream& s, const TensorView& out, const SsmInputs& in, const SsmHeads& heads, const ForwardBatch& batch,
+              const LayerStates& states);
+size_t ssm_scan_workspace_bytes(const Stream& s, const SsmHeads& heads);
 
 // x[t, h] *= scale / sqrt(sum(x[t, h]^2) + eps) for each head of x[T, n_heads * head_len].
 void l2_norm(Stream& s, const TensorView& x, int64_t head_len, float eps, float scale);

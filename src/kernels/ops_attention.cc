@@ -26,7 +26,7 @@ OpWork work_of(int64_t q_len, int64_t out_len, const PagedKv& kv, const ForwardB
       pairs += end - begin;
       first = std::min(first, begin);
     }
-    work.bytes += int64_t{batch.kv_len[s] - first} * kv_token_len(kv) * traits(kv.dtype).block_bytes;
+    work.bytes += int64_t{batch.kv_len[s] - first} * kv.layer_bytes / kv.block_len;
   }
   work.macs[static_cast<size_t>(MacUnit::kFp32)] = pairs * (q_len + out_len);
   return work;
@@ -44,7 +44,7 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
   expect(out, {&T, &M});
   expect(q, {&T, &N});
   CHECK(out.dtype == DType::kF32 && q.dtype == DType::kF32 && T.value == batch.n_tokens);
-  CHECK(kv.dtype == DType::kF32 || kv.dtype == DType::kF16 || kv.dtype == DType::kBF16);
+  CHECK(is_kv_dtype(kv.dtype));
   CHECK(kv.block_len == 8 || kv.block_len == 16 || kv.block_len == 32, "a block holds 8, 16 or 32 tokens");
   CHECK(kv.block_len == batch.block_len);
   for (const int32_t len : {kv.key_len, kv.value_len})

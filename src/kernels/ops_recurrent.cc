@@ -43,15 +43,20 @@ void short_conv(Stream& s, const TensorView& out, const TensorView& in, const Te
       [&] { reference::short_conv(out, in, taps, batch, states); }, kNoBody, [&] { return work_of_conv(out, taps); });
 }
 
-void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
-               const LayerStates& states) {
+void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const TensorView& bias,
+               const ForwardBatch& batch, const LayerStates& states) {
   expect_conv(out, taps, batch, states);
   Dim T{batch.n_tokens}, N{out.row_len()};
   expect(x, {&T, &N});
   expect_all_f32({&x});
+  if (bias.rank != 0) {
+    expect(bias, {&N});
+    expect_all_f32({&bias});
+  }
   on_device(
-      s, "conv_silu", [&] { cpu::conv_silu(s, out, x, taps, batch, states); },
-      [&] { reference::conv_silu(out, x, taps, batch, states); }, kNoBody, [&] { return work_of_conv(out, taps); });
+      s, "conv_silu", [&] { cpu::conv_silu(s, out, x, taps, bias, batch, states); },
+      [&] { reference::conv_silu(out, x, taps, bias, batch, states); }, kNoBody,
+      [&] { return work_of_conv(out, taps); });
 }
 
 size_t conv_workspace_bytes(const Stream& s, int64_t n_taps, int64_t n_channels) {
@@ -84,6 +89,31 @@ void delta_net(Stream& s, const TensorView& out, const DeltaInputs& in, const De
 
 size_t delta_net_workspace_bytes(const Stream& s, const DeltaHeads& heads) {
   return cpu::delta_net_workspace_bytes(s, heads);
+}
+
+void ssm_scan(Stream& s, const TensorView& out, const SsmInputs& in, const SsmHeads& heads, const ForwardBatch& batch,
+              const LayerStates& states) {
+  CHECK(heads.n_groups >= 1 && heads.n_heads % heads.n_groups == 0, "each group has as many heads");
+  Dim T{batch.n_tokens}, X{heads.x_len()}, N{heads.xbc_len()}, H{heads.n_heads};
+  expect(out, {&T, &X});
+  expect(in.xbc, {&T, &N});
+  expect(in.dt, {&T, &H});
+  for (const TensorView* v : {&in.decay, &in.bias, &in.skip}) expect(*v, {&H});
+  expect_all_f32({&out, &in.xbc, &in.dt, &in.decay, &in.bias, &in.skip});
+  expect_states(batch, states, heads.n_values());
+  on_device(
+      s, "ssm_scan", [&] { cpu::ssm_scan(s, out, in, heads, batch, states); },
+      [&] { reference::ssm_scan(out, in, heads, batch, states); }, kNoBody,
+      [&] {
+        OpWork work;
+        work.macs[static_cast<size_t>(MacUnit::kFp32)] = 2 * batch.n_tokens * heads.n_values();
+        work.bytes = 2 * batch.n_sequences * heads.n_values() * static_cast<int64_t>(sizeof(float));
+        return work;
+      });
+}
+
+size_t ssm_scan_workspace_bytes(const Stream& s, const SsmHeads& heads) {
+  return cpu::ssm_scan_workspace_bytes(s, heads);
 }
 
 void l2_norm(Stream& s, const TensorView& x, int64_t head_len, float eps, float scale) {

@@ -125,6 +125,13 @@ void relu_squared(Stream& s, const TensorView& out, const TensorView& x) {
       s, "relu_squared", [&] { cpu::relu_squared(s, out, x); }, [&] { reference::relu_squared(out, x); }, kNoBody);
 }
 
+void clamp(Stream& s, const TensorView& x, float limit) {
+  expect_f32({&x});
+  CHECK(limit > 0.0f);
+  on_device(
+      s, "clamp", [&] { cpu::clamp(s, x, limit); }, [&] { reference::clamp(x, limit); }, kNoBody);
+}
+
 void soft_cap(Stream& s, const TensorView& logits, float cap) {
   expect_f32({&logits});
   CHECK(cap > 0.0f);

@@ -7,10 +7,13 @@
 //   kHeads (kKvLayout)         for each KV head: keys[Dk][B], then values[B][Dv], each element of the KV dtype
 //   kLatent (kKvLatentLayout)  rows[B][Dk]; a row is the key, and its first Dv elements are the value
 //
+// Of codes (I8, kHeads alone; kernels/kv_codes.h) each KV head's part ends with the F16 scales of its keys[B] and of
+// its values[B].
+//
 // A score's lanes are positions, so that 16 scores grow by one multiply-add per head dimension without a sum across
 // lanes: keys lie transposed. A value's lanes are head dimensions: values lie as rows. All of one head's part of a
-// block is one run of B * (Dk + Dv) elements, which is what a decode of one head group streams through. Latent rows
-// serve many query heads at once, so attention transposes them as it widens them.
+// block is one run of B * (Dk + Dv) elements (and scales), which is what a decode of one head group streams through.
+// Latent rows serve many query heads at once, so attention transposes them as it widens them.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +37,7 @@ struct PagedKv {
   std::byte* blocks = nullptr;  // [n_blocks, block_bytes], 64-byte aligned
   int64_t block_bytes = 0;      // bytes from one block to the next, a multiple of 64
   int64_t layer_bytes = 0;      // of these, this layer's own, from the first on
-  DType dtype = DType::kF16;    // F32, F16 or BF16
+  DType dtype = DType::kF16;    // F32, F16, BF16, or I8: codes
   int32_t n_blocks = 0;
   int32_t block_len = 0;   // B: 8, 16 or 32
   int32_t n_kv_heads = 0;  // K
@@ -51,9 +54,17 @@ enum class KvPart : uint8_t { kKey, kValue };
 // Bytes from a block's start to element d of `head` at `offset` (0..B-1) within the block.
 int64_t kv_element_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_t head, int32_t d);
 
-// One element, by slot (block * B + offset). For references, tests and tools; the kernels read whole tiles.
+// Bytes from a block's start to the scale of `head` at `offset`. Of codes.
+int64_t kv_scale_offset(const PagedKv& kv, KvPart part, int32_t offset, int32_t head);
+inline bool has_scales(const PagedKv& kv) { return kv.dtype == DType::kI8; }
+
+// By slot (block * B + offset): one element, as attention reads it. kv_write(): not of codes.
 float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d);
 void kv_write(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_t d, float value);
+// All elements of a key or value, and its scale: from floats, or from another slot as they are. Neither these nor the
+// above are fast: references, tests and tools use them, the kernels read whole tiles.
+void kv_write_row(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, const float* values);
+void kv_copy_row(const PagedKv& kv, KvPart part, int32_t from, int32_t to, int32_t head);
 
 // The exchange form of a block, for another tier, a file or another engine: its own bytes, layer_bytes of them. They
 // are stored together with their layout: KvLayout::name (kernels/kv_layout.h).

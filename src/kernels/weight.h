@@ -19,6 +19,7 @@ struct Weight {
   DType dtype = DType::kF32;
   int64_t n_outputs = 0;               // N
   int64_t n_inputs = 0;                // K
+  float out_scale = 1.0f;              // of each output, after its sum (GGUF's NAME.scale); embed() does not read it
   KPieces pieces;                      // in which K is summed: part of what the weight means
   TensorView raw;                      // the file's own bytes, for embed() and the reference; or a copy's, which may be
                                        // gone where `packed` is not (data null)

@@ -37,7 +37,17 @@ TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfABit) {
   for (DType dtype : tiny_dtypes()) bits.add({.dtype = dtype}, DType::kF16);
   for (DType kv : {DType::kF32, DType::kBF16}) bits.add({}, kv);
   EXPECT_EQ(kArithmeticVersion, 3);
-  EXPECT_EQ(bits.digest(), "e12776d8cabfa011");
+  EXPECT_EQ(bits.digest(), "14c3cb7cba818be5");
+}
+
+TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfABitOfLowBitWeights) {
+  Bits bits;
+  for (DType dtype : testing::low_bit_dtypes()) {
+    bits.add({.dtype = dtype}, DType::kF16);
+    bits.add({.dtype = dtype, .n_layers = 1, .long_sums = true}, DType::kF16);
+  }
+  EXPECT_EQ(kArithmeticVersion, 3);
+  EXPECT_EQ(bits.digest(), "0b6e2ed1813d36f5");
 }
 
 TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfASumInPieces) {
@@ -53,6 +63,14 @@ TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfALongContext) {
   bits.add({.architecture = "llama", .n_layers = 1, .context_len = 2048}, DType::kF16, 1300);
   EXPECT_EQ(kArithmeticVersion, 3);
   EXPECT_EQ(bits.digest(), "31aa61c3def631a2");
+}
+
+// Keys and values as codes.
+TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfCodes) {
+  Bits bits;
+  for (const std::string_view a : {"llama", "gemma4", "qwen35"}) bits.add({.architecture = a}, DType::kI8, 300);
+  EXPECT_EQ(kArithmeticVersion, 3);
+  EXPECT_EQ(bits.digest(), "ab660de5850dd49b");
 }
 
 }  // namespace

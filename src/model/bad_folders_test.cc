@@ -15,6 +15,14 @@ using namespace testing;
 
 Result<ModelConfig> read(ModelFile::Parts parts) { return read_config(ModelFile(std::move(parts))); }
 
+void make_mpt(ModelFile::Parts& p) {
+  set(p, "model_type", std::string("mpt"));
+  set(p, "n_layers", int64_t{2});
+  set(p, "d_model", int64_t{64});
+  set(p, "n_heads", int64_t{4});
+  set(p, "max_seq_len", int64_t{64});
+}
+
 const std::vector<Bad>& bad_folders() {
   static const std::vector<Bad> cases = {
       {"an unknown architecture", [](auto& p) { set(p, "model_type", std::string("mamba")); }, "mamba"},
@@ -54,8 +62,7 @@ const std::vector<Bad>& bad_folders() {
       {"biases of attention", [](auto& p) { set(p, "attention_bias", true); }, "attention_bias"},
       {"biases of feed-forward", [](auto& p) { set(p, "mlp_bias", true); }, "mlp_bias"},
       {"experts", [](auto& p) { set(p, "num_local_experts", int64_t{8}); }, "experts"},
-      {"quantised weights", [](auto& p) { set(p, "quantization_config.quant_method", std::string("gptq")); },
-       "quantised"},
+      {"quantised weights", [](auto& p) { p.quant_recipe_json = R"({"quant_method":"aqlm"})"; }, "aqlm"},
       {"a base of zero", [](auto& p) { set(p, "rope_theta", 0.0); }, "base"},
       {"a base of one", [](auto& p) { set(p, "rope_theta", 1.0); }, "base"},
       {"a negative base", [](auto& p) { set(p, "rope_theta", -10000.0); }, "base"},
@@ -268,10 +275,10 @@ const std::vector<Bad>& bad_folders() {
       {"mistral 3 around another text model",
        [](auto& p) {
          set(p, "model_type", std::string("mistral3"));
-         set(p, "text_config.model_type", std::string("mistral4"));
+         set(p, "text_config.model_type", std::string("pixtral"));
          set(p, "text_config.hidden_size", int64_t{64});
        },
-       "mistral4"},
+       "pixtral"},
       {"queries scaled by positions of no length",
        [](auto& p) {
          set(p, "model_type", std::string("ministral3"));
@@ -388,6 +395,51 @@ const std::vector<Bad>& bad_folders() {
          set(p, "scale_attn_by_inverse_layer_idx", true);
        },
        "scale_attn_by_inverse_layer_idx"},
+      {"bloom whose residual is the norm's output",
+       [](auto& p) {
+         set(p, "model_type", std::string("bloom"));
+         set(p, "n_layer", int64_t{2});
+         set(p, "n_head", int64_t{4});
+         set(p, "apply_residual_connection_post_layernorm", true);
+       },
+       "apply_residual_connection_post_layernorm"},
+      {"bloom of 2^60 layers",
+       [](auto& p) {
+         set(p, "model_type", std::string("bloom"));
+         set(p, "n_layer", int64_t{1} << 60);
+         set(p, "n_head", int64_t{4});
+       },
+       "layers"},
+      {"mpt without slopes",
+       [](auto& p) {
+         make_mpt(p);
+         set(p, "attn_config.alibi", false);
+       },
+       "attn_config.alibi"},
+      {"mpt whose slopes are NaN",
+       [](auto& p) {
+         make_mpt(p);
+         set(p, "attn_config.alibi_bias_max", std::nan(""));
+       },
+       "ALiBi"},
+      {"mpt with a negative clip",
+       [](auto& p) {
+         make_mpt(p);
+         set(p, "attn_config.clip_qkv", -1.0);
+       },
+       "limit of queries"},
+      {"mpt with a feed-forward of 2^60 times its width",
+       [](auto& p) {
+         make_mpt(p);
+         set(p, "expansion_ratio", int64_t{1} << 60);
+       },
+       "feed-forward width"},
+      {"mpt that scales its logits",
+       [](auto& p) {
+         make_mpt(p);
+         set(p, "logit_scale", 0.5);
+       },
+       "logit_scale"},
       {"nemotron with another activation",
        [](auto& p) {
          set(p, "model_type", std::string("nemotron"));
@@ -503,7 +555,7 @@ const std::vector<Bad>& bad_experts_of_folders() {
       {"gpt-oss in other blocks",
        [](auto& p) {
          set(p, "model_type", std::string("gpt_oss"));
-         set(p, "quantization_config.quant_method", std::string("fp8"));
+         p.quant_recipe_json = R"({"quant_method":"fp8"})";
        },
        "quantised"},
       {"gpt-oss without biases",
@@ -651,6 +703,164 @@ TEST(ModelConfig, EveryBadFolderWithDeltaNetsIsRefusedByASentence) {
     const Result<ModelConfig> config = read(std::move(parts));
     ASSERT_FALSE(config.ok()) << bad.what;
     EXPECT_NE(config.error().message.find(bad.says), std::string::npos) << bad.what << ": " << config.error().message;
+  }
+}
+
+// Of nemotron_h: a state space of four heads of 16 by 8 in two groups, experts, attention, a feed-forward.
+const std::vector<Bad>& bad_state_spaces_of_folders() {
+  static const std::vector<Bad> cases = {
+      {"no heads", [](auto& p) { set(p, "mamba_num_heads", int64_t{0}); }, "mamba_num_heads"},
+      {"2^50 heads", [](auto& p) { set(p, "mamba_num_heads", int64_t{1} << 50); }, "mamba_num_heads"},
+      {"heads of 2000 numbers", [](auto& p) { set(p, "mamba_head_dim", int64_t{2000}); },
+       "size of a head of its state"},
+      {"heads of minus one number", [](auto& p) { set(p, "mamba_head_dim", int64_t{-1}); }, "mamba_head_dim"},
+      {"heads that are too wide together",
+       [](auto& p) {
+         set(p, "mamba_num_heads", int64_t{4096});
+         set(p, "mamba_head_dim", int64_t{1024});
+       },
+       "convolution over time"},
+      {"groups that do not part the heads", [](auto& p) { set(p, "n_groups", int64_t{3}); },
+       "must be a multiple of the second"},
+      {"no groups", [](auto& p) { set(p, "n_groups", int64_t{0}); }, "n_groups"},
+      {"states of 2^40", [](auto& p) { set(p, "ssm_state_size", int64_t{1} << 40); }, "ssm_state_size"},
+      {"states of 2000", [](auto& p) { set(p, "ssm_state_size", int64_t{2000}); }, "size of its state space"},
+      {"one tap", [](auto& p) { set(p, "conv_kernel", int64_t{1}); }, "1 taps"},
+      {"2^60 taps", [](auto& p) { set(p, "conv_kernel", int64_t{1} << 60); }, "conv_kernel"},
+      {"steps with a limit",
+       [](auto& p) {
+         set(p, "time_step_limit", std::vector<double>{0.0, 0.5});
+       },
+       "limits the steps"},
+      {"steps with a limit below", [](auto& p) { set(p, "time_step_limit.0", 0.001); }, "limits the steps"},
+      {"biases of products", [](auto& p) { set(p, "mamba_proj_bias", true); }, "mamba_proj_bias"},
+      {"another activation", [](auto& p) { set(p, "mlp_hidden_act", std::string("silu")); }, "mlp_hidden_act"},
+      {"an unknown kind of layer", [](auto& p) { set(p, "hybrid_override_pattern", std::string("ME*-M?*-")); },
+       "layer 5 is of type \"?\""},
+      {"kinds of other than its layers", [](auto& p) { set(p, "hybrid_override_pattern", std::string("ME*-")); },
+       "4 layer types for 8 layers"},
+      {"no kinds", [](auto& p) { p.metadata.erase("hybrid_override_pattern"); }, "hybrid_override_pattern"},
+      {"kinds as numbers",
+       [](auto& p) {
+         set(p, "layers_block_type", std::vector<int64_t>{1, 2});
+       },
+       "layers_block_type"},
+      {"no attention", [](auto& p) { set(p, "hybrid_override_pattern", std::string("MEM-MEM-")); }, "attends"},
+      {"experts that read minus three numbers", [](auto& p) { set(p, "moe_latent_size", int64_t{-3}); }, "rows of -3"},
+      {"experts that read 2^40 numbers", [](auto& p) { set(p, "moe_latent_size", int64_t{1} << 40); },
+       "width of what experts read"},
+      {"a feed-forward of no width", [](auto& p) { set(p, "intermediate_size", int64_t{0}); }, "no part"},
+  };
+  return cases;
+}
+
+ModelFile::Parts folder_with_state_spaces() {
+  ModelFile::Parts parts = folder_parts("nemotron_h");
+  set(parts, "hybrid_override_pattern", std::string("ME*-ME*-"));
+  set(parts, "mamba_num_heads", int64_t{4});
+  set(parts, "mamba_head_dim", int64_t{16});
+  set(parts, "ssm_state_size", int64_t{8});
+  set(parts, "n_groups", int64_t{2});
+  set(parts, "n_routed_experts", int64_t{8});
+  set(parts, "num_experts_per_tok", int64_t{2});
+  set(parts, "moe_intermediate_size", int64_t{32});
+  set(parts, "moe_shared_expert_intermediate_size", int64_t{48});
+  set(parts, "moe_latent_size", int64_t{24});
+  return parts;
+}
+
+TEST(ModelConfig, EveryBadFolderWithStateSpacesIsRefusedByASentence) {
+  const Result<ModelConfig> good = read(folder_with_state_spaces());
+  ASSERT_TRUE(good.ok()) << good.error().message;
+  constexpr Mixer kMixers[] = {Mixer::kState, Mixer::kNone, Mixer::kAttention, Mixer::kNone};
+  for (size_t l = 0; l < 8; ++l) {
+    EXPECT_EQ(good->layers[l].mixer, kMixers[l % 4]) << l;
+    EXPECT_EQ(good->layers[l].n_experts, l % 4 == 1 ? 8 : 0) << l;
+    EXPECT_EQ(good->layers[l].has_ffn(), l % 2 == 1) << l;
+  }
+  EXPECT_EQ(good->layers[0].state_len, 3 * (4 * 16 + 2 * 2 * 8) + 4 * 16 * 8);
+  EXPECT_EQ(good->layers[1].ffn_len, 48);
+  EXPECT_EQ(good->expert_latent_len, 24);
+  for (const Bad& bad : bad_state_spaces_of_folders()) {
+    ModelFile::Parts parts = folder_with_state_spaces();
+    bad.change(parts);
+    const Result<ModelConfig> config = read(std::move(parts));
+    ASSERT_FALSE(config.ok()) << bad.what;
+    EXPECT_NE(config.error().message.find(bad.says), std::string::npos) << bad.what << ": " << config.error().message;
+  }
+}
+
+// The two lists of words, and steps without a limit as transformers and as published folders write it.
+TEST(ModelConfig, StateSpacesOfFoldersAreNamedInEveryWay) {
+  ModelFile::Parts words = folder_with_state_spaces();
+  words.metadata.erase("hybrid_override_pattern");
+  words.metadata.erase("num_hidden_layers");
+  set(words, "layers_block_type", std::vector<std::string>{"linear_attention", "moe", "full_attention", "mlp"});
+  set(words, "time_step_limit.0", 0.0);
+  set(words, "time_step_limit.1.__float__", std::string("Infinity"));
+  const Result<ModelConfig> of_words = read(std::move(words));
+  ASSERT_TRUE(of_words.ok()) << of_words.error().message;
+  EXPECT_EQ(of_words->n_layers, 4);
+  ModelFile::Parts published = folder_with_state_spaces();
+  set(published, "time_step_limit.0", 0.0);
+  set(published, "time_step_limit.1", std::string("Infinity"));
+  EXPECT_TRUE(read(std::move(published)).ok());
+}
+
+// Granite 4 and Falcon-H1.
+TEST(ModelConfig, FoldersWithStateSpacesBesideOtherPartsAreRefusedByASentence) {
+  const auto granite = [] {
+    ModelFile::Parts parts = folder_parts("granitemoehybrid");
+    set(parts, "shared_intermediate_size", int64_t{48});
+    set(parts, "num_local_experts", int64_t{0});
+    set(parts, "mamba_n_heads", int64_t{8});
+    set(parts, "layer_types", std::vector<std::string>(8, "mamba"));
+    std::get<std::vector<std::string>>(parts.metadata["layer_types"])[3] = "attention";
+    return parts;
+  };
+  const auto falcon = [] {
+    ModelFile::Parts parts = folder_parts("falcon_h1");
+    set(parts, "mamba_d_ssm", int64_t{64});
+    set(parts, "mamba_n_heads", int64_t{4});
+    return parts;
+  };
+  const Result<ModelConfig> of_granite = read(granite()), of_falcon = read(falcon());
+  ASSERT_TRUE(of_granite.ok()) << of_granite.error().message;
+  ASSERT_TRUE(of_falcon.ok()) << of_falcon.error().message;
+  EXPECT_EQ(of_granite->layers[3].mixer, Mixer::kAttention);
+  EXPECT_EQ(of_granite->layers[3].rope, kNoRope);
+  EXPECT_EQ(of_falcon->layers[0].ssm.head_len, 16);
+  EXPECT_EQ(of_falcon->ssm_norm, SsmNorm::kNone);
+  const std::vector<Bad> of_granites = {
+      {"an unknown kind of layer", [](auto& p) { set(p, "layer_types", std::vector<std::string>(8, "conv")); }, "conv"},
+      {"kinds of other than its layers", [](auto& p) { set(p, "layer_types", std::vector<std::string>{"mamba"}); },
+       "1 layer types for 8 layers"},
+      {"heads that do not part", [](auto& p) { set(p, "mamba_n_heads", int64_t{7}); }, "outputs of"},
+      {"2^40 times the width", [](auto& p) { set(p, "mamba_expand", int64_t{1} << 40); }, "mamba_expand"},
+      {"no feed-forward", [](auto& p) { set(p, "shared_intermediate_size", int64_t{0}); }, "feed-forward width"},
+  };
+  const std::vector<Bad> of_falcons = {
+      {"four factors for five parts",
+       [](auto& p) {
+         set(p, "ssm_multipliers", std::vector<double>{1, 1, 1, 1});
+       },
+       "expected 5"},
+      {"a factor that is no number", [](auto& p) { set(p, "key_multiplier", std::nan("")); }, "multiplies"},
+      {"a factor of 1e30", [](auto& p) { set(p, "ssm_out_multiplier", 1e30); }, "multiplies"},
+      {"an embedding times zero", [](auto& p) { set(p, "embedding_multiplier", 0.0); }, "embedding scale"},
+      {"biases of products", [](auto& p) { set(p, "projectors_bias", true); }, "projectors_bias"},
+      {"outputs that do not part", [](auto& p) { set(p, "mamba_d_ssm", int64_t{65}); }, "outputs of 65 for 4 heads"},
+  };
+  for (const auto& [cases, make] :
+       {std::pair<const std::vector<Bad>&, std::function<ModelFile::Parts()>>{of_granites, granite},
+        {of_falcons, falcon}}) {
+    for (const Bad& bad : cases) {
+      ModelFile::Parts parts = make();
+      bad.change(parts);
+      const Result<ModelConfig> config = read(std::move(parts));
+      ASSERT_FALSE(config.ok()) << bad.what;
+      EXPECT_NE(config.error().message.find(bad.says), std::string::npos) << bad.what << ": " << config.error().message;
+    }
   }
 }
 

@@ -435,5 +435,75 @@ TEST(ModelConfig, EveryBadGgufIsRefusedByASentence) {
   }
 }
 
+// Of nemotron_h_moe: a state space of four heads of 24 by 16 in two groups, attention, experts.
+const std::vector<Bad>& bad_state_spaces_of_ggufs() {
+  static const std::vector<Bad> cases = {
+      {"no heads", [](auto& p) { set(p, "nemotron_h_moe.ssm.time_step_rank", int64_t{0}); }, "ssm.time_step_rank"},
+      {"2^40 heads", [](auto& p) { set(p, "nemotron_h_moe.ssm.time_step_rank", int64_t{1} << 40); },
+       "ssm.time_step_rank"},
+      {"groups that do not part the heads", [](auto& p) { set(p, "nemotron_h_moe.ssm.group_count", int64_t{3}); },
+       "must be a multiple of the second"},
+      {"other groups", [](auto& p) { set(p, "nemotron_h_moe.ssm.group_count", int64_t{4}); }, "blk.0.ssm_in"},
+      {"outputs that do not part into heads", [](auto& p) { set(p, "nemotron_h_moe.ssm.inner_size", int64_t{97}); },
+       "outputs of 97 for 4 heads"},
+      {"heads of 2^30", [](auto& p) { set(p, "nemotron_h_moe.ssm.inner_size", int64_t{1} << 32); }, "heads of"},
+      {"states of 2^50", [](auto& p) { set(p, "nemotron_h_moe.ssm.state_size", int64_t{1} << 50); }, "ssm.state_size"},
+      {"states of 2000", [](auto& p) { set(p, "nemotron_h_moe.ssm.state_size", int64_t{2000}); },
+       "size of its state space"},
+      {"one tap", [](auto& p) { set(p, "nemotron_h_moe.ssm.conv_kernel", int64_t{1}); }, "1 taps"},
+      {"no decay", [](auto& p) { drop(p, "blk.0.ssm_a"); }, "blk.0.ssm_a"},
+      {"a decay of a row",
+       [](auto& p) {
+         tensor(p, "blk.0.ssm_a").view.dim = {1, 4};
+       },
+       "[1, 4]"},
+      {"a norm of other groups",
+       [](auto& p) {
+         tensor(p, "blk.0.ssm_norm.weight").view.dim = {4, 24};
+       },
+       "[4, 24]"},
+      {"no bias of one convolution, where another has one",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "blk.0.ssm_conv1d.bias");
+         drop(p, "blk.0.ssm_conv1d.bias");
+         extra.name = "blk.1.ssm_conv1d.bias";
+         p.tensors.push_back(extra);
+       },
+       "blk.0.ssm_conv1d.bias"},
+      {"attention where the tensors have a state space",
+       [](auto& p) { set(p, "nemotron_h_moe.attention.head_count_kv", int64_t{2}); }, "blk.0.attn_q"},
+      {"experts of another row", [](auto& p) { set(p, "nemotron_h_moe.moe_latent_size", int64_t{32}); }, "_exps"},
+      {"experts of a negative row", [](auto& p) { set(p, "nemotron_h_moe.moe_latent_size", int64_t{-1}); },
+       "rows of -1"},
+      {"no way back from what experts give", [](auto& p) { drop(p, "blk.2.ffn_latent_up.weight"); }, "ffn_latent_up"},
+      {"a gate that is not used",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "blk.2.ffn_up_exps.weight");
+         extra.name = "blk.2.ffn_gate_exps.weight";
+         p.tensors.push_back(extra);
+       },
+       "blk.2.ffn_gate_exps.weight"},
+      {"a second norm",
+       [](auto& p) {
+         TensorInfo extra = tensor(p, "blk.2.attn_norm.weight");
+         extra.name = "blk.2.ffn_norm.weight";
+         p.tensors.push_back(extra);
+       },
+       "blk.2.ffn_norm.weight"},
+  };
+  return cases;
+}
+
+TEST(ModelConfig, EveryBadGgufWithStateSpacesIsRefusedByASentence) {
+  for (const std::string_view architecture : {"granitehybrid", "nemotron_h", "nemotron_h_moe", "falcon_h1"})
+    EXPECT_EQ(load_error(tiny_parts({.architecture = architecture})), "") << architecture;
+  for (const Bad& bad : bad_state_spaces_of_ggufs()) {
+    ModelFile::Parts parts = tiny_parts({.architecture = "nemotron_h_moe"});
+    bad.change(parts);
+    const std::string error = load_error(std::move(parts));
+    EXPECT_NE(error.find(bad.says), std::string::npos) << bad.what << ": " << error;
+  }
+}
+
 }  // namespace
 }  // namespace ibid

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "model/gguf_form.h"
 #include "model/model.h"
-#include "model/testing/config_as_gguf.h"
 #include "model/testing/loaded_model.h"
 #include "model/testing/parts.h"
 

@@ -1,8 +1,10 @@
 #include "model/blocks.h"
 
 #include <array>
+#include <utility>
 
 #include "kernels/ops.h"
+#include "model/alibi.h"
 
 namespace ibid {
 namespace {
@@ -72,16 +74,24 @@ Status load_vocabulary(WeightLoader& w, const ModelConfig& c, VocabularyWeights&
   TRY(w.matrix(out.embedding, "token_embd.weight", 0, c.vocab_size, c.width, c.tied_embedding));
   if (c.tied_embedding) {
     out.output.weight = out.embedding;
+    w.give_seat(out.output, "output", 0);
   } else {
     TRY(w.linear(out.output, {.name = "output", .n_outputs = c.vocab_size, .n_inputs = c.width}, 0));
   }
-  return w.vector(out.output_norm, "output_norm.weight", 0, c.width, c.norm_offset);
+  if (c.embedding_norm_is_plain) w.constant(out.embedding_norm, std::vector<float>(static_cast<size_t>(c.width), 1.0f));
+  return w.vector(out.output_norm, "output_norm.weight", 0, c.width, c.output_norm_is_plain ? 0 : c.norm_offset);
 }
 
 void embed_tokens(Pass& p, const VocabularyWeights& w, const TensorView& out) {
   const auto n_tokens = static_cast<size_t>(p.batch.n_tokens);
   ops::embed(p.s, out, w.embedding, {p.batch.tokens, n_tokens}, p.config.embedding_scale);
+  if (w.embedding_norm.rank != 0) ops::rms_norm(p.s, out, out, w.embedding_norm, p.config.norm_eps);
   p.seen("embed", -1, out);
+  turn_angles(p);
+}
+
+void turn_angles(Pass& p) {
+  const auto n_tokens = static_cast<size_t>(p.batch.n_tokens);
   for (size_t i = 0; i < p.ropes.size(); ++i) {
     ops::rope_angles(p.s, p.t.cos_sin[i], p.ropes[i].op(), {p.batch.positions, n_tokens});
   }
@@ -109,36 +119,57 @@ Status load_attention(WeightLoader& w, const ModelConfig& c, int64_t l, Attentio
     TensorView Scratch::*out;
     std::string_view name;
     int64_t n_outputs;
+    float scale = 1.0f;
   };
+  const Multipliers& by = c.multipliers;
   const LayerConfig& layer = c.layers[static_cast<size_t>(l)];
   const bool owns_cache = layer.kv_owner == kOwnCache;
-  const std::array<Part, 3> apart = {{{&Scratch::q, "blk.{}.attn_q", layer.q_len()},
-                                      {&Scratch::k, "blk.{}.attn_k", layer.k_len()},
-                                      {&Scratch::v, "blk.{}.attn_v", layer.v_len()}}};
+  const std::array<Part, 3> apart = {{{&Scratch::q, "blk.{}.attn_q", layer.q_len(), by.query},
+                                      {&Scratch::k, "blk.{}.attn_k", layer.k_len(), by.key},
+                                      {&Scratch::v, "blk.{}.attn_v", layer.v_len(), by.value}}};
   const std::array<Part, 1> fused = {
       {{&Scratch::qkv, "blk.{}.attn_qkv", layer.q_len() + layer.k_len() + layer.v_len()}}};
   const std::span<const Part> parts = c.fused_qkv ? std::span<const Part>(fused) : std::span<const Part>(apart);
   const size_t n_parts = !owns_cache ? 1 : layer.value_is_key ? 2 : parts.size();
+  // A file may have them in one, where norms or other sizes of layers keep them apart here.
+  const bool in_one = !c.fused_qkv && !c.attention_gate && w.has("blk.{}.attn_qkv.weight", l);
+  int64_t first_row = 0;
   for (const Part& part : parts.first(n_parts)) {
     Projections::Projection& to = out.qkv.all.emplace_back();
+    to.linear.scale = part.scale;
     const bool is_gated = c.attention_gate && part.out == &Scratch::q;
     to.out = is_gated ? &Scratch::q_gate : part.out;
     TRY(w.linear(to.linear,
-                 {.name = part.name,
+                 {.name = in_one ? fused[0].name : part.name,
                   .n_outputs = is_gated ? 2 * part.n_outputs : part.n_outputs,
                   .n_inputs = c.width,
                   .cut = Cut::kOutputs,
-                  .has_bias = c.qkv_bias},
+                  .has_bias = c.qkv_bias,
+                  .n_rows = in_one ? fused[0].n_outputs : 0,
+                  .first_row = std::exchange(first_row, first_row + part.n_outputs)},
                  l));
   }
-  if (c.qk_norm) {
+  if (c.attention_gate_apart) {
+    Projections::Projection& gate = out.qkv.all.emplace_back();
+    gate.out = &Scratch::head_gate;
+    TRY(w.linear(gate.linear,
+                 {.name = "blk.{}.attn_gate", .n_outputs = layer.q_len(), .n_inputs = c.width, .cut = Cut::kOutputs},
+                 l));
+  }
+  if (c.query_norm != 0) {
+    w.constant(out.q_norm, std::vector<float>(static_cast<size_t>(layer.key_len), c.query_norm));
+    w.constant(out.k_norm, std::vector<float>(static_cast<size_t>(layer.key_len), 1.0f));
+  } else if (c.qk_norm) {
     const int64_t q_len = c.qk_norm_whole ? layer.q_len() : layer.key_len;
     const int64_t k_len = c.qk_norm_whole ? layer.k_len() : layer.key_len;
     TRY(w.vector(out.q_norm, "blk.{}.attn_q_norm.weight", l, q_len, c.norm_offset));
     if (owns_cache) TRY(w.vector(out.k_norm, "blk.{}.attn_k_norm.weight", l, k_len, c.norm_offset));
   }
-  if (c.value_norm && owns_cache) w.constant(out.v_norm, layer.value_len, 1.0f);
+  if (c.value_norm && owns_cache)
+    w.constant(out.v_norm, std::vector<float>(static_cast<size_t>(layer.value_len), 1.0f));
+  out.output.scale = by.attention;
   if (c.sinks) TRY(w.vector(out.sinks, "blk.{}.attn_sinks.weight", l, layer.n_heads));
+  if (c.alibi_bias_max != 0) w.constant(out.slopes, alibi_slopes(layer.n_heads, c.alibi_bias_max));
   return w.linear(out.output,
                   {.name = "blk.{}.attn_output",
                    .n_outputs = c.width,
@@ -155,8 +186,10 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
   const PagedKv& kv = p.kv[static_cast<size_t>(l)];
   const bool has_queries = goes_on(p, l), owns_cache = layer.kv_owner == kOwnCache;
   if (!has_queries && !owns_cache) return;
-  const std::span<const Projections::Projection> qkv = w.qkv.all;
-  project_each(p, has_queries || qkv.size() == 1 ? qkv : qkv.subspan(1), x);
+  const std::span<const Projections::Projection> all = w.qkv.all,
+                                                 qkv = has_queries || all.size() == 1 ? all : all.subspan(1);
+  project_each(p, qkv, x);
+  for (size_t i = 0; p.config.qkv_clip != 0 && i < qkv.size(); ++i) ops::clamp(p.s, t.*qkv[i].out, p.config.qkv_clip);
   if (has_queries) {
     if (p.config.attention_gate) ops::part_groups(p.s, std::array{t.q, t.head_gate}, t.q_gate, layer.n_heads);
     turn_heads(p, t.q, w.q_norm, layer);
@@ -178,9 +211,11 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
                        {.scale = layer.attention_scale,
                         .soft_cap = p.config.attention_soft_cap,
                         .window = layer.window,
-                        .sinks = w.sinks.rank == 0 ? nullptr : w.sinks.row_as<const float>(0)});
+                        .sinks = w.sinks.rank == 0 ? nullptr : w.sinks.row_as<const float>(0),
+                        .slopes = w.slopes.rank == 0 ? nullptr : w.slopes.row_as<const float>(0)});
   p.seen("attention", l, t.attention);
-  if (p.config.attention_gate) ops::sigmoid_mul(p.s, t.attention, t.attention, t.head_gate);
+  if (p.config.attention_gate || p.config.attention_gate_apart)
+    ops::sigmoid_mul(p.s, t.attention, t.attention, t.head_gate);
 }
 
 void mixer_output(Pass& p, const Linear& w, int l) {
@@ -208,24 +243,31 @@ Status load_projection(WeightLoader& w, const ModelConfig& c, int64_t l, TensorV
                        int64_t n_outputs, Projections& out) {
   Projections::Projection& projection = out.all.emplace_back();
   projection.out = to;
-  return w.linear(projection.linear, {.name = name, .n_outputs = n_outputs, .n_inputs = c.width, .cut = Cut::kOutputs},
-                  l);
+  if (to == &Scratch::gate) projection.linear.scale = c.multipliers.gate;
+  return w.linear(
+      projection.linear,
+      {.name = name, .n_outputs = n_outputs, .n_inputs = c.width, .cut = Cut::kOutputs, .has_bias = c.ffn_bias}, l);
 }
 
 }  // namespace
 
 Status load_ffn(WeightLoader& w, const ModelConfig& c, int64_t l, FfnWeights& out) {
   const int64_t F = c.layers[static_cast<size_t>(l)].ffn_len;
-  if (!c.fused_gate_up) return load_ffn(w, c, l, F, "blk.{}.ffn_gate", "blk.{}.ffn_up", "blk.{}.ffn_down", out);
-  TRY(load_projection(w, c, l, &Scratch::gate_up, "blk.{}.ffn_up", 2 * F, out.gate_up));
-  return w.linear(out.down, {.name = "blk.{}.ffn_down", .n_outputs = c.width, .n_inputs = F, .cut = Cut::kInputs}, l);
+  return load_ffn(w, c, l, F, "blk.{}.ffn_gate", "blk.{}.ffn_up", "blk.{}.ffn_down", out);
 }
 
 Status load_ffn(WeightLoader& w, const ModelConfig& c, int64_t l, int64_t ffn_len, std::string_view gate,
                 std::string_view up, std::string_view down, FfnWeights& out) {
-  TRY(load_projection(w, c, l, &Scratch::gate, gate, ffn_len, out.gate_up));
-  TRY(load_projection(w, c, l, &Scratch::up, up, ffn_len, out.gate_up));
-  return w.linear(out.down, {.name = down, .n_outputs = c.width, .n_inputs = ffn_len, .cut = Cut::kInputs}, l);
+  if (c.fused_gate_up) {
+    TRY(load_projection(w, c, l, &Scratch::gate_up, up, 2 * ffn_len, out.gate_up));
+  } else {
+    if (c.ffn_has_gate()) TRY(load_projection(w, c, l, &Scratch::gate, gate, ffn_len, out.gate_up));
+    TRY(load_projection(w, c, l, &Scratch::up, up, ffn_len, out.gate_up));
+  }
+  out.down.scale = c.multipliers.down;
+  return w.linear(
+      out.down, {.name = down, .n_outputs = c.width, .n_inputs = ffn_len, .cut = Cut::kInputs, .has_bias = c.ffn_bias},
+      l);
 }
 
 void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int l) {
@@ -236,6 +278,21 @@ void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int l) {
   activation(p.s, t.gate, t.gate, t.up);
   p.seen("gated", l, t.gate);
   project(p, w.down, t.out, t.gate);
+  p.seen("ffn_out", l, t.out);
+}
+
+Unary ungated_activation_of(const ModelConfig& config) {
+  if (config.activation == FfnActivation::kRelu2) return ops::relu_squared;
+  return config.activation == FfnActivation::kGelu ? ops::gelu : ops::gelu_tanh;
+}
+
+void ungated_ffn(Pass& p, const FfnWeights& w, int l) {
+  const Scratch& t = p.t;
+  project(p, w.gate_up, t.h);
+  p.seen("up", l, t.up);
+  ungated_activation_of(p.config)(p.s, t.up, t.up);
+  p.seen("gated", l, t.up);
+  project(p, w.down, t.out, t.up);
   p.seen("ffn_out", l, t.out);
 }
 

@@ -27,13 +27,16 @@ TensorView rows_of(const TensorView& memory, int64_t rows, int64_t columns);
 
 // Both ends of a pass: the embedding, and the head that makes logits. Tied, they are one matrix.
 struct VocabularyWeights {
-  Weight embedding;        // [V, C]
-  TensorView output_norm;  // [C]
-  Linear output;           // [V, C]
+  Weight embedding;           // [V, C]
+  TensorView embedding_norm;  // [C] of ones; rank 0: none
+  TensorView output_norm;     // [C]
+  Linear output;              // [V, C]
 };
 Status load_vocabulary(WeightLoader& loader, const ModelConfig& config, VocabularyWeights& out);
 // tokens -> out[T, C]; and the angles of all RoPEs, t.cos_sin, which attention blocks read.
 void embed_tokens(Pass& p, const VocabularyWeights& w, const TensorView& out);
+// The angles alone.
+void turn_angles(Pass& p);
 // t.h, after the final norm -> logits, of the rows that are wanted.
 void logits_head(Pass& p, const VocabularyWeights& w);
 
@@ -48,6 +51,7 @@ struct AttentionWeights {
   TensorView q_norm, k_norm;  // [Dk], of each head, or [H Dk], [K Dk] of all together; rank 0: none
   TensorView v_norm;          // [Dv] of ones; rank 0: none
   TensorView sinks;           // [H] F32 (ops::AttentionParams); rank 0: none
+  TensorView slopes;          // likewise
   Linear output;              // [C, H Dv]
 };
 Status load_attention(WeightLoader& loader, const ModelConfig& config, int64_t layer, AttentionWeights& out);
@@ -66,19 +70,25 @@ bool goes_on(const Pass& p, int layer);
 bool keep_wanted_rows(Pass& p, int layer);
 
 using Activation = void (*)(Stream& s, const TensorView& out, const TensorView& gate, const TensorView& up);
-// down(activation(gate) * up).
+// down(activation(gate) * up), or without a gate down(activation(up)).
 struct FfnWeights {
-  Projections gate_up;  // [F, C] twice, or one [2 F, C]
+  Projections gate_up;  // [F, C] twice, or one [2 F, C]; the second alone where there is no gate
   Linear down;          // [C, F]
 };
 Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, FfnWeights& out);
-// One whose two projections are apart, of width `ffn_len`, with other names: "blk.{}.ffn_gate_shexp" ...
+// One of width `ffn_len`, with other names: "blk.{}.ffn_gate_shexp" ...
 Status load_ffn(WeightLoader& loader, const ModelConfig& config, int64_t layer, int64_t ffn_len, std::string_view gate,
                 std::string_view up, std::string_view down, FfnWeights& out);
 // The configuration's, of a gate.
 Activation activation_of(const ModelConfig& config);
 // t.h -> t.out; writes t.gate and t.up.
 void gated_ffn(Pass& p, const FfnWeights& w, Activation activation, int layer);
+
+// The configuration's, of a feed-forward without a gate: out = activation(x); out may be x.
+using Unary = void (*)(Stream& s, const TensorView& out, const TensorView& x);
+Unary ungated_activation_of(const ModelConfig& config);
+// The same without a gate; writes t.up.
+void ungated_ffn(Pass& p, const FfnWeights& w, int layer);
 
 // Passes x to the consumers of this "layer"'s hidden states (HiddenStates).
 void give_hidden(const Pass& p, int layer, const TensorView& x);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "format/quant_recipe.h"
 #include "kernels/paged_kv.h"
 #include "model/arch/architecture.h"
 
@@ -130,6 +131,8 @@ Status validate_experts(const ModelConfig& config, const LayerConfig& layer, con
                    std::to_string(layer.n_experts / router.n_groups * router.groups_used));
   }
   TRY(positive("scale of experts", router.scale, 1e6));
+  if (config.expert_latent_len != 0)
+    TRY(in_range("width of what experts read" + of, config.expert_latent_len, kMaxWidth));
   if (config.expert_clamp != 0) TRY(positive("limit of experts' gates", config.expert_clamp, 1e6));
   return {};
 }
@@ -137,8 +140,10 @@ Status validate_experts(const ModelConfig& config, const LayerConfig& layer, con
 Status validate_latent(const ModelConfig& config, const LayerConfig& layer, const std::string& of) {
   if (config.shape != Shape::kLlama) return unsupported("latent attention" + of + ", in a model of this shape");
   const bool has_more = config.qkv_bias || config.qk_norm || config.fused_qkv || config.sinks ||
-                        config.attention_output_bias || config.attention_soft_cap != 0;
-  if (has_more) return unsupported("latent attention" + of + " with biases, norms of heads, sinks or a soft cap");
+                        config.alibi_bias_max != 0 || config.qkv_clip != 0 || config.attention_output_bias ||
+                        config.attention_soft_cap != 0;
+  if (has_more)
+    return unsupported("latent attention" + of + " with biases, norms or slopes of heads, sinks, a clip or a soft cap");
   if (layer.n_kv_heads != 1 || layer.kv_owner != kOwnCache || layer.value_len >= layer.key_len) {
     return invalid("the model's latent attention" + of + " keeps rows of " + std::to_string(layer.key_len) +
                    " that begin with " + std::to_string(layer.value_len) + " values, for " +
@@ -158,8 +163,27 @@ Status validate_latent(const ModelConfig& config, const LayerConfig& layer, cons
   return {};
 }
 
+Status validate_ssm(const ModelConfig& config, const LayerConfig& layer, const std::string& of) {
+  const SsmHeads& heads = layer.ssm;
+  TRY(in_range("number of heads of its state space" + of, heads.n_heads, kMaxHeads));
+  TRY(in_range("number of groups of its state space" + of, heads.n_groups, heads.n_heads));
+  TRY(in_range("size of a head of its state space" + of, heads.head_len, kMaxStateLen));
+  TRY(in_range("size of its state space" + of, heads.state_len, kMaxStateLen));
+  TRY(in_range("width of all heads of its state space together" + of, heads.x_len(), kMaxWidth));
+  CHECK(heads.n_heads % heads.n_groups == 0 && layer.conv_channels == heads.xbc_len(), "its parts fit");
+  const Multipliers& m = config.multipliers;
+  for (const float by : {m.query, m.key, m.value, m.attention, m.z, m.x, m.b, m.c, m.dt, m.ssm, m.gate, m.down}) {
+    if (!std::isfinite(by) || std::fabs(by) > 1e6f) {
+      return invalid("the model multiplies what a product gives by " + std::to_string(by) +
+                     "; expected a number of at most 1000000");
+    }
+  }
+  return {};
+}
+
+// Of a layer with nothing else, or beside attention.
 Status validate_recurrent(const ModelConfig& config, const LayerConfig& layer, const std::string& of) {
-  if (config.shape != Shape::kLlama || layer.recurrence == Recurrence::kNone)
+  if (config.shape != Shape::kLlama || !layer.is_recurrent())
     return unsupported("the recurrent state" + of + " is of no kind that ibid runs in a model of this shape");
   if (layer.conv_len < 2 || layer.conv_len > kMaxTaps) {
     return invalid("the model's convolution over time" + of + " has " + std::to_string(layer.conv_len) +
@@ -175,9 +199,14 @@ Status validate_recurrent(const ModelConfig& config, const LayerConfig& layer, c
     TRY(in_range("width of all value heads together" + of, heads.v_len(), kMaxWidth));
     CHECK(heads.n_value_heads % heads.n_key_heads == 0 && layer.conv_channels == heads.qkv_len(), "its parts fit");
   }
-  CHECK(layer.n_heads == 0 && layer.n_kv_heads == 0 && layer.kv_owner == kOwnCache, "no heads of attention");
+  if (layer.recurrence == Recurrence::kMamba2) TRY(validate_ssm(config, layer, of));
+  CHECK(layer.mixer == Mixer::kState || layer.recurrence == Recurrence::kMamba2,
+        "the kind that attention may be beside");
+  CHECK(layer.mixer == Mixer::kAttention || (layer.n_heads == 0 && layer.n_kv_heads == 0), "no heads of attention");
+  CHECK(layer.kv_owner == kOwnCache, "a state cannot be another's");
   CHECK(layer.recurrence != Recurrence::kShortConv || layer.conv_channels == config.width, "it runs over the stream");
-  CHECK(layer.state_len == layer.conv_state_len() + layer.delta.state_len(), "what its parts keep");
+  CHECK(layer.state_len == layer.conv_state_len() + layer.delta.state_len() + layer.ssm.n_values(),
+        "what its parts keep");
   return {};
 }
 
@@ -185,13 +214,22 @@ Status validate_recurrent(const ModelConfig& config, const LayerConfig& layer, c
 Status validate_layer(const ModelConfig& config, size_t l) {
   const LayerConfig& layer = config.layers[l];
   const std::string of = l == 0 ? "" : " of layer " + std::to_string(l);
-  if (layer.mixer == Mixer::kNone) {
+  if (config.one_part_layers) {
+    if ((layer.mixer == Mixer::kNone) != layer.has_ffn()) {
+      return invalid("layer " + std::to_string(l) + " of the model has " +
+                     (layer.has_ffn() ? "a feed-forward beside what mixes its tokens" : "no part") +
+                     "; expected one part a layer");
+    }
+  } else if (layer.mixer == Mixer::kNone) {
     return unsupported("layer " + std::to_string(l) + " mixes its tokens by " + std::string(mixer_name(layer.mixer)) +
                        ", which ibid does not run yet");
   }
-  if (layer.n_experts == 0) TRY(in_range("feed-forward width" + of, layer.ffn_len, kMaxFfn));
+  const bool has_ffn = !config.one_part_layers || layer.has_ffn();
+  if (layer.n_experts == 0 && has_ffn) TRY(in_range("feed-forward width" + of, layer.ffn_len, kMaxFfn));
   if (layer.n_experts != 0) TRY(validate_experts(config, layer, of));
-  if (layer.mixer == Mixer::kState) return validate_recurrent(config, layer, of);
+  if (layer.mixer == Mixer::kNone) return {};
+  if (layer.mixer == Mixer::kState || layer.is_recurrent()) TRY(validate_recurrent(config, layer, of));
+  if (layer.mixer == Mixer::kState) return {};
   TRY(in_range("number of query heads" + of, layer.n_heads, kMaxHeads));
   TRY(in_range("number of key/value heads" + of, layer.n_kv_heads, kMaxHeads));
   TRY(in_range("head size" + of, layer.key_len, kMaxHeadLen));
@@ -264,6 +302,34 @@ std::string_view rope_scaling_name(RopeScaling scaling) {
   return "?";
 }
 
+int64_t LayerConfig::recurrent_in_len() const {
+  switch (recurrence) {
+    case Recurrence::kNone:
+      break;
+    case Recurrence::kShortConv:
+      return 3 * conv_channels;
+    case Recurrence::kDeltaNet:
+      return delta.qkv_len();
+    case Recurrence::kMamba2:
+      return ssm.x_len() + ssm.xbc_len() + ssm.n_heads;
+  }
+  return 0;
+}
+
+int64_t LayerConfig::recurrent_len() const {
+  switch (recurrence) {
+    case Recurrence::kNone:
+      break;
+    case Recurrence::kShortConv:
+      return conv_channels;
+    case Recurrence::kDeltaNet:
+      return delta.v_len();
+    case Recurrence::kMamba2:
+      return ssm.x_len();
+  }
+  return 0;
+}
+
 int64_t ModelConfig::kv_projection_parameters() const {
   int64_t n = 0;
   for (const LayerConfig& l : layers) {
@@ -280,17 +346,20 @@ namespace {
 
 // Of a layer's feed-forward, `n_experts` of its experts counted.
 int64_t ffn_parameters(const ModelConfig& c, const LayerConfig& l, int64_t n_experts) {
-  int64_t n = (c.shape == Shape::kGpt ? 2 : 3) * c.width * l.ffn_len;
+  const int64_t n_products = c.ffn_has_gate() ? 3 : 2;
+  int64_t n = n_products * c.width * l.ffn_len;
   if (l.n_experts == 0) return n;
-  n += (3 * c.width * l.expert_len + (c.expert_bias ? 2 * l.expert_len + c.width : 0)) * n_experts;
+  n += 2 * c.width * c.expert_latent_len;
+  n += (n_products * c.expert_width() * l.expert_len + (c.expert_bias ? 2 * l.expert_len + c.width : 0)) * n_experts;
   n += l.n_experts * (c.width + (c.router_bias ? 1 : 0) + (c.router_logit_bias ? 1 : 0));
   return n + (c.shared_gate && l.ffn_len > 0 ? c.width : 0);
 }
 
 // Vectors [C] of a layer's norms.
-int64_t norms_of(Shape shape) {
-  if (shape == Shape::kParallel) return 1;
-  return shape == Shape::kGemma || shape == Shape::kGemma4 || shape == Shape::kGpt ? 4 : 2;
+int64_t norms_of(const ModelConfig& c) {
+  if (c.shape == Shape::kParallel) return 1;
+  const bool has_biases = c.shape == Shape::kGpt && c.norm_bias;
+  return c.shape == Shape::kGemma || c.shape == Shape::kGemma4 || has_biases ? 4 : 2;
 }
 
 // Queries and outputs; and norms within.
@@ -301,11 +370,20 @@ int64_t mixer_parameters(const ModelConfig& c, const LayerConfig& l) {
     return (d.qkv_len() + 2 * d.v_len() + 2 * d.n_value_heads) * c.width + l.conv_len * l.conv_channels +
            2 * d.n_value_heads + d.value_len;
   }
+  if (l.mixer == Mixer::kNone) return 0;
+  int64_t n_beside = 0;
+  if (l.recurrence == Recurrence::kMamba2) {
+    const SsmHeads& s = l.ssm;
+    n_beside = (s.x_len() + s.xbc_len() + s.n_heads + s.x_len()) * c.width +
+               (l.conv_len + (c.conv_bias ? 1 : 0)) * l.conv_channels + 3 * s.n_heads +
+               (c.ssm_norm == SsmNorm::kNone ? 0 : s.x_len());
+    if (l.mixer == Mixer::kState) return n_beside;
+  }
   if (l.mixer == Mixer::kLatent) {
     const int64_t q = c.q_rank > 0 ? c.q_rank * (c.width + 1 + l.latent_q_len()) : c.width * l.latent_q_len();
     return q + l.value_len + l.n_heads * l.out_len * c.width;
   }
-  return ((c.attention_gate ? 2 : 1) * l.q_len() + l.attention_len()) * c.width;
+  return n_beside + ((c.attention_gate || c.attention_gate_apart ? 2 : 1) * l.q_len() + l.attention_len()) * c.width;
 }
 
 }  // namespace
@@ -326,7 +404,8 @@ int64_t ModelConfig::n_parameters() const {
   int64_t n = (tied_embedding ? 1 : 2) * vocab_size * width + width + kv_projection_parameters();
   for (const LayerConfig& l : layers) {
     const bool owns = l.kv_owner == kOwnCache;
-    n += mixer_parameters(*this, l) + ffn_parameters(*this, l, l.n_experts) + norms_of(shape) * width;
+    n += mixer_parameters(*this, l) + ffn_parameters(*this, l, l.n_experts) +
+         (one_part_layers ? 1 : norms_of(*this)) * width;
     if (shape == Shape::kGemma4) n += 1 + (l.n_experts > 0 ? 4 * width + l.n_experts : 0);
     if (attention_output_bias) n += width;
     if (ffn_bias) n += l.ffn_len + width;
@@ -334,7 +413,9 @@ int64_t ModelConfig::n_parameters() const {
     n += sinks ? l.n_heads : 0;
     if (qk_norm) n += qk_norm_whole ? l.q_len() + (owns ? l.k_len() : 0) : (owns ? 2 : 1) * l.key_len;
   }
-  if (shape == Shape::kGpt) n += width + (learned_positions ? trained_context_len * width : 0);
+  if (shape == Shape::kGpt) n += (norm_bias ? 1 + embedding_norm : 0) * width;
+  if (embedding_norm) n += width;
+  if (learned_positions) n += trained_context_len * width;
   if (layer_embedding_len > 0) {
     n += layer_embeddings_len * (vocab_size + width) + layer_embedding_len;
     n += n_layers * (2 * layer_embedding_len + 1) * width;
@@ -373,6 +454,8 @@ Status validate(const ModelConfig& config) {
   for (float cap : {config.attention_soft_cap, config.logit_soft_cap}) {
     if (cap != 0) TRY(positive("soft cap", cap, 1e6));
   }
+  if (config.alibi_bias_max != 0) TRY(positive("highest exponent of slopes (ALiBi)", config.alibi_bias_max, 100));
+  if (config.qkv_clip != 0) TRY(positive("limit of queries, keys and values", config.qkv_clip, 1e6));
   if (config.is_encoder()) {
     const bool fit = std::ranges::all_of(config.layers, [&](const LayerConfig& l) {
       return l.q_len() == config.width && l.attention_len() == config.width && l.n_kv_heads == l.n_heads;
@@ -398,6 +481,7 @@ Result<ModelConfig> read_config(const ModelFile& file) {
   const bool gguf = file.container() == Container::kGguf;
   ASSIGN_OR_RETURN(ModelConfig config, gguf ? architecture->from_gguf(file) : architecture->from_folder(file));
   TRY(validate(config));
+  TRY(read_quant_recipe(file));
   return config;
 }
 

@@ -17,6 +17,7 @@
 #include "kernels/delta_heads.h"
 #include "kernels/expert_rows.h"
 #include "kernels/kv_layout.h"
+#include "kernels/ssm_heads.h"
 #include "model/pooling.h"
 
 namespace ibid {
@@ -53,11 +54,24 @@ enum class Mixer : uint8_t {
 };
 std::string_view mixer_name(Mixer mixer);
 
-// What a layer of Mixer::kState keeps.
+// What a recurrent layer keeps of a sequence besides keys and values.
 enum class Recurrence : uint8_t {
   kNone,
   kShortConv,  // the last inputs of a convolution over time (LFM2)
   kDeltaNet,   // those, and a matrix of each head (Qwen3-Next, Qwen3.5)
+  kMamba2,     // likewise (Granite 4, Nemotron-H, Falcon-H1)
+};
+
+// Of what the heads of a state space give, beside the multiplication by their gate.
+enum class SsmNorm : uint8_t { kNone, kBeforeGate, kAfterGate };
+
+// What a file of Falcon-H1 multiplies the inputs and outputs of its products by, where the weights do not hold it.
+struct Multipliers {
+  float query = 1.0f, key = 1.0f, value = 1.0f, attention = 1.0f;  // outputs of attention's four products
+  float z = 1.0f, x = 1.0f, b = 1.0f, c = 1.0f, dt = 1.0f;         // parts of what a state space's first product gives
+  float ssm = 1.0f;                                                // outputs of its last one
+  float gate = 1.0f, down = 1.0f;                                  // outputs of the feed-forward's
+  bool operator==(const Multipliers&) const = default;
 };
 
 // One layer. Layers of a model may differ in all of it; blocks, memory and cache read the layer's, never the model's.
@@ -83,13 +97,15 @@ struct LayerConfig {
   // An earlier layer of the same K, Dk, Dv that owns its cache: this one has queries alone and reads what that one
   // keeps. kOwnCache: it has keys and values of its own.
   int32_t kv_owner = kOwnCache;
-  // Of a recurrent layer, which has no heads of the above: its kind, the taps of its convolution over time and the
-  // channels that it runs over, its heads, and the F32 values that it keeps of a sequence (kernels/state_layout.h): the
-  // convolution's, then those of the heads.
+  // Of a recurrent layer: its kind, the taps of its convolution over time and the channels that it runs over, its
+  // heads, and the F32 values that it keeps of a sequence (kernels/state_layout.h): the convolution's, then those of
+  // the heads. A layer of Mixer::kState has no heads of the above. One of Mixer::kAttention may be recurrent too: both
+  // read one input, and their outputs are added (Falcon-H1).
   Recurrence recurrence = Recurrence::kNone;
   int64_t conv_len = 0;
   int64_t conv_channels = 0;
   DeltaHeads delta = {};
+  SsmHeads ssm = {};
   int64_t state_len = 0;
 
   int64_t q_len() const { return n_heads * key_len; }
@@ -99,11 +115,13 @@ struct LayerConfig {
   int64_t v_len() const { return n_kv_heads * value_len; }
   int64_t attention_len() const { return n_heads * value_len; }
   int64_t conv_state_len() const { return (conv_len - 1) * conv_channels; }
+  bool is_recurrent() const { return recurrence != Recurrence::kNone; }
+  bool has_ffn() const { return ffn_len > 0 || n_experts > 0; }
+  // Of what a recurrent layer's first products give for a token, and of what its heads give.
+  int64_t recurrent_in_len() const;
+  int64_t recurrent_len() const;
   // Of what the layer's mixer gives for a token, before the product that all end in.
-  int64_t mixed_len() const {
-    if (mixer != Mixer::kState) return attention_len();
-    return recurrence == Recurrence::kDeltaNet ? delta.v_len() : conv_channels;
-  }
+  int64_t mixed_len() const { return mixer == Mixer::kState ? recurrent_len() : attention_len(); }
   int64_t kv_group_len() const { return n_heads / n_kv_heads * value_len; }  // of the outputs of one KV head's queries
   void set_head_len(int64_t len) { key_len = value_len = len; }
   bool operator==(const LayerConfig&) const = default;
@@ -113,8 +131,8 @@ struct LayerConfig {
 // model/gpt.cc and model/bert.cc.
 enum class Shape : uint8_t { kLlama, kGemma, kGemma4, kPostNorm, kParallel, kGpt, kBert };
 
-// Of a feed-forward's gate; of its only projection, where it has no gate (gpt).
-enum class FfnActivation : uint8_t { kSilu, kGeluTanh, kRelu2 };
+// Of a feed-forward's gate; of its only projection, where it has no gate: in the gpt shape, and kRelu2 in any.
+enum class FfnActivation : uint8_t { kSilu, kGeluTanh, kRelu2, kGelu };
 
 struct ModelConfig {
   std::string architecture;  // as the file names it: "llama", "qwen2", "gemma3_text" ...
@@ -135,7 +153,10 @@ struct ModelConfig {
   // not.
   float query_scale = 0.0f;
   int64_t query_scale_len = 0;
-  float norm_offset = 0.0f;  // added to every norm weight at load (gemma in safetensors: 1)
+  float norm_offset = 0.0f;              // added to every norm weight at load (gemma in safetensors: 1)
+  bool output_norm_is_plain = false;     // but the last one's
+  float post_norm_eps = 0.0f;            // of the gemma shape's norms after attention and feed-forward; 0: norm_eps
+  bool embedding_norm_is_plain = false;  // embeddings have a norm without a weight
 
   // Layers after the last one, which draft further tokens (spec/heads/mtp_layer.h) and are no part of a forward pass.
   int64_t n_mtp_layers = 0;
@@ -147,6 +168,9 @@ struct ModelConfig {
   bool router_logit_bias = false;  // the router's product has a bias
   bool expert_bias = false;        // and so have the experts' products
   float expert_clamp = 0.0f;       // the limit of ops::clamped_silu_mul between them; 0: silu(gate) * up
+  // Experts, not the router and the shared ones, read and give so many values, to and from which the layer has
+  // products; 0: C.
+  int64_t expert_latent_len = 0;
 
   // The switches of the llama shape.
   bool qkv_bias = false;
@@ -154,19 +178,30 @@ struct ModelConfig {
   bool qk_norm_whole = false;       // one norm over all heads together, not one for each
   bool qk_norm_after_rope = false;  // not before
   bool attention_gate = false;      // q has a gate beside each head, by whose sigmoid attention's output is multiplied
-  bool value_norm = false;          // of each head of values, without a weight
-  bool sinks = false;               // each head has one (ops::AttentionParams)
-  int64_t q_rank = 0;               // of latent layers: their queries go through so many values; 0: one product
-  bool fused_qkv = false;           // one matrix [(H + 2 K) D, C]
-  bool fused_gate_up = false;       // one matrix [2 F, C]
+  bool attention_gate_apart = false;  // a product of its own gives that gate
+  float query_norm = 0.0f;      // norms of heads without tensors: weights of queries are this, of keys 1; 0: tensors
+  bool value_norm = false;      // of each head of values, without a weight
+  bool sinks = false;           // each head has one (ops::AttentionParams)
+  float alibi_bias_max = 0.0f;  // heads have slopes by it (model/alibi.h); 0: they have none
+  float qkv_clip = 0.0f;        // the limit of queries, keys and values as they are projected; 0: none
+  int64_t q_rank = 0;           // of latent layers: their queries go through so many values; 0: one product
+  bool fused_qkv = false;       // one matrix [(H + 2 K) D, C]
+  bool fused_gate_up = false;   // one matrix [2 F, C]
   bool tied_embedding = false;
   FfnActivation activation = FfnActivation::kSilu;  // of the gemma shape too
+  // Each layer is a mixer or a feed-forward, with one norm (Nemotron-H); else it is both, with two.
+  bool one_part_layers = false;
+  bool conv_bias = false;  // of convolutions over time
+  SsmNorm ssm_norm = SsmNorm::kNone;
+  Multipliers multipliers;
 
   // Of each token and each layer a row of an embedding, which the layer adds (gemma 4).
   int64_t layer_embedding_len = 0;   // P; 0: none
   int64_t layer_embeddings_len = 0;  // L P: of all layers of the file, whichever are loaded
 
-  // Those of the gpt shape, whose norms have biases.
+  // Those of the gpt shape, whose norms subtract the mean.
+  bool norm_bias = true;
+  bool embedding_norm = false;  // of embeddings, before the first layer
   bool ffn_bias = false;
   bool learned_positions = false;  // a row for each of trained_context_len, added to the embedding; no RoPE
 
@@ -187,6 +222,13 @@ struct ModelConfig {
     const auto at = std::ranges::find_if(layers, [](const LayerConfig& l) { return l.n_experts > 0; });
     return at == layers.end() ? nullptr : &*at;
   }
+  // The first recurrent layer, whatever else it is; null: there is none.
+  const LayerConfig* first_recurrent() const {
+    const auto at = std::ranges::find_if(layers, &LayerConfig::is_recurrent);
+    return at == layers.end() ? nullptr : &*at;
+  }
+  bool ffn_has_gate() const { return shape != Shape::kGpt && activation != FfnActivation::kRelu2; }
+  int64_t expert_width() const { return expert_latent_len > 0 ? expert_latent_len : width; }
   // Reads a text whole and in both directions, and makes no tokens.
   bool is_encoder() const { return shape == Shape::kBert; }
   // The first layer of this kind; null: there is none.

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "model/gguf_form.h"
 #include "model/kv_arithmetic.h"
 #include "model/rope.h"
-#include "model/testing/config_as_gguf.h"
 #include "model/testing/parts.h"
 
 namespace ibid {
@@ -188,6 +188,30 @@ TEST(ModelConfig, ALayerThatCannotRunIsNamed) {
   for (const int32_t owner : {1, 2, -7}) EXPECT_NE(refusal([owner](LayerConfig& l) { l.kv_owner = owner; }), "");
   EXPECT_EQ(refusal([](LayerConfig& l) { l.kv_owner = 0, l.value_len = 40; }),
             "layer 1 reads the keys and values of layer 0; expected an earlier one with a cache of the same heads");
+}
+
+// As llama.cpp saves a model: convolutions have neither query heads nor key/value heads.
+TEST(ModelConfig, OfLfm2MayGiveItsConvolutionsNoHeads) {
+  const auto config_with = [](const std::vector<int64_t>& heads) {
+    ModelFile::Parts parts = testing::tiny_parts({.architecture = "lfm2"});
+    if (!heads.empty()) testing::set(parts, "lfm2.attention.head_count", heads);
+    return read_config(ModelFile(std::move(parts)));
+  };
+  const Result<ModelConfig> one_number = config_with({}), numbers = config_with({0, 6, 0});
+  ASSERT_TRUE(one_number.ok() && numbers.ok()) << numbers.error().message;
+  EXPECT_EQ(one_number->layers, numbers->layers);
+  EXPECT_EQ(one_number->ropes[0].n_pairs, numbers->ropes[0].n_pairs);
+  EXPECT_FALSE(config_with({0, 0, 0}).ok());
+}
+
+TEST(ModelConfig, OfGemma4HasTheBaseThatItsArchitectureMeans) {
+  ModelFile::Parts parts = testing::tiny_parts({.architecture = "gemma4"});
+  parts.metadata.erase("gemma4.rope.freq_base");
+  parts.metadata.erase("gemma4.rope.freq_base_swa");
+  const Result<ModelConfig> config = read_config(ModelFile(std::move(parts)));
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->ropes[0].base, 1e6);
+  EXPECT_EQ(config->ropes[1].base, 1e4);
 }
 
 }  // namespace

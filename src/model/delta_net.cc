@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/math.h"
 #include "kernels/ops.h"
 #include "model/blocks.h"
 
@@ -11,8 +10,6 @@ namespace ibid {
 namespace {
 
 constexpr float kL2Epsilon = 1e-6f;
-
-float decay_of_log(float a_log) { return -math::exp(a_log); }
 
 bool is_there(const Linear& w) { return w.weight.n_outputs > 0; }
 
@@ -62,9 +59,7 @@ Status load_delta_net(WeightLoader& w, const ModelConfig& c, int64_t l, DeltaNet
     TRY(load(out.a, "blk.{}.ssm_alpha", heads.n_value_heads));
   }
   TRY(w.taps(out.taps, "blk.{}.ssm_conv1d.weight", l, layer.conv_len, layer.conv_channels));
-  // GGUF has the decay, a folder the logarithm of its size.
-  TRY(w.vector(out.decay, "blk.{}.ssm_a", l, heads.n_value_heads));
-  if (w.reads_folder()) w.map(out.decay, decay_of_log);
+  TRY(w.decay(out.decay, "blk.{}.ssm_a", l, heads.n_value_heads));
   TRY(w.vector(out.dt_bias, "blk.{}.ssm_dt.bias", l, heads.n_value_heads));
   TRY(w.vector(out.norm, "blk.{}.ssm_norm.weight", l, heads.value_len));  // never with norm_offset
   return w.linear(out.output,
@@ -90,7 +85,7 @@ void delta_net_block(Pass& p, const DeltaNetWeights& w, const TensorView& x, int
   t.b = cut(t.b, heads.n_value_heads);
   project_delta(p, w, x, heads, t);
   const LayerStates states = p.states_of(l);
-  ops::conv_silu(p.s, t.in, t.in, w.taps, p.batch, states.part(0, layer.conv_state_len()));
+  ops::conv_silu(p.s, t.in, t.in, w.taps, {}, p.batch, states.part(0, layer.conv_state_len()));
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(heads.key_len)));
   ops::l2_norm(p.s, t.in.columns(0, heads.k_len()), heads.key_len, kL2Epsilon, scale);
   ops::l2_norm(p.s, t.in.columns(heads.k_len(), heads.k_len()), heads.key_len, kL2Epsilon, 1.0f);

@@ -35,7 +35,7 @@ std::unique_ptr<Model> GemmaModel::part(Parts parts, std::span<const int32_t> ke
 
 void GemmaModel::run(Pass& p) {
   const Scratch& t = p.t;
-  const float eps = p.config.norm_eps;
+  const float eps = p.config.norm_eps, post_eps = p.config.post_norm_eps != 0 ? p.config.post_norm_eps : eps;
   embed_tokens(p, vocabulary_, t.x);
   for (int l = 0; l < p.n_layers(); ++l) {
     const Layer& w = layers_[static_cast<size_t>(l)];
@@ -45,12 +45,12 @@ void GemmaModel::run(Pass& p) {
     attention_block(p, w.attention, t.h, l);
     if (!keep_wanted_rows(p, l)) return;
     attention_output(p, w.attention, l);
-    ops::rms_norm(p.s, t.out, t.out, w.post_attn_norm, eps);
+    ops::rms_norm(p.s, t.out, t.out, w.post_attn_norm, post_eps);
     p.seen("post_attn_norm", l, t.out);
     ops::add_rms_norm(p.s, t.h, t.x, t.out, w.ffn_norm, eps);
     p.seen("ffn_norm", l, t.h);
     gated_ffn(p, w.ffn, activation_of(p.config), l);
-    ops::rms_norm(p.s, t.out, t.out, w.post_ffn_norm, eps);
+    ops::rms_norm(p.s, t.out, t.out, w.post_ffn_norm, post_eps);
     p.seen("post_ffn_norm", l, t.out);
     ops::add(p.s, t.x, t.out);
     layer_done(p, l);

@@ -1,6 +1,6 @@
 // The gemma 3 shape: norms on both sides of attention and of feed-forward, norms of q's and k's heads, two RoPEs
 // (layers with a window and layers without), a gated feed-forward with GELU (tanh form), scaled embeddings, soft caps.
-// gemma 3, glm-4 (SiLU, no norms of heads).
+// gemma 3, glm-4 (SiLU, no norms of heads), muse glimmer (SiLU, gated attention).
 #pragma once
 
 #include <memory>

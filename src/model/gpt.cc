@@ -12,30 +12,29 @@ Result<std::unique_ptr<Model>> GptModel::load(Parts parts, WeightLoader& loader)
 
 Status GptModel::load_norm(WeightLoader& w, const std::string& name, int64_t l, Norm& out) {
   TRY(w.vector(out.weight, name + ".weight", l, config_.width, config_.norm_offset));
-  return w.vector(out.bias, name + ".bias", l, config_.width);
+  return load_bias(w, name + ".bias", l, out.bias);
+}
+
+Status GptModel::load_bias(WeightLoader& w, const std::string& name, int64_t l, TensorView& out) {
+  if (config_.norm_bias) return w.vector(out, name, l, config_.width);
+  w.constant(out, std::vector<float>(static_cast<size_t>(config_.width)));
+  return {};
 }
 
 Status GptModel::load_weights(WeightLoader& w) {
   const ModelConfig& c = config_;
   TRY(load_vocabulary(w, c, vocabulary_));
-  TRY(w.vector(output_norm_bias_, "output_norm.bias", 0, c.width));
+  TRY(load_bias(w, "output_norm.bias", 0, output_norm_bias_));
+  if (c.embedding_norm) TRY(load_norm(w, "token_embd_norm", 0, embedding_norm_));
   if (c.learned_positions)
     TRY(w.matrix(positions_, "position_embd.weight", 0, c.trained_context_len, c.width, /*use_packed=*/false));
   layers_.resize(static_cast<size_t>(c.n_layers));
   for (int64_t l = 0; l < c.n_layers; ++l) {
     Layer& layer = layers_[static_cast<size_t>(l)];
-    const int64_t F = c.layers[static_cast<size_t>(l)].ffn_len;
     TRY(load_norm(w, "blk.{}.attn_norm", l, layer.attn_norm));
     TRY(load_norm(w, "blk.{}.ffn_norm", l, layer.ffn_norm));
     TRY(load_attention(w, c, l, layer.attention));
-    TRY(w.linear(
-        layer.up,
-        {.name = "blk.{}.ffn_up", .n_outputs = F, .n_inputs = c.width, .cut = Cut::kOutputs, .has_bias = c.ffn_bias},
-        l));
-    TRY(w.linear(
-        layer.down,
-        {.name = "blk.{}.ffn_down", .n_outputs = c.width, .n_inputs = F, .cut = Cut::kInputs, .has_bias = c.ffn_bias},
-        l));
+    TRY(load_ffn(w, c, l, layer.ffn));
   }
   return {};
 }
@@ -44,6 +43,7 @@ std::unique_ptr<Model> GptModel::part(Parts parts, std::span<const int32_t> kept
   std::unique_ptr<GptModel> model(new GptModel(std::move(parts)));
   model->vocabulary_ = vocabulary_;
   model->output_norm_bias_ = output_norm_bias_;
+  model->embedding_norm_ = embedding_norm_;
   model->positions_ = positions_;
   for (const int32_t l : kept) model->layers_.push_back(layers_[static_cast<size_t>(l)]);
   return model;
@@ -53,6 +53,8 @@ void GptModel::run(Pass& p) {
   const Scratch& t = p.t;
   embed_tokens(p, vocabulary_, t.x);
   if (p.config.learned_positions) add_positions(p);
+  if (p.config.embedding_norm)
+    ops::layer_norm(p.s, t.x, t.x, embedding_norm_.weight, embedding_norm_.bias, p.config.norm_eps);
   for (int l = 0; l < p.n_layers(); ++l) {
     const Layer& w = layers_[static_cast<size_t>(l)];
     begin_layer(p, l);
@@ -64,7 +66,7 @@ void GptModel::run(Pass& p) {
     ops::add(p.s, t.x, t.out);
     norm(p, w.ffn_norm);
     p.seen("ffn_norm", l, t.h);
-    feed_forward(p, w, l);
+    ungated_ffn(p, w.ffn, l);
     ops::add(p.s, t.x, t.out);
     layer_done(p, l);
   }
@@ -81,16 +83,6 @@ void GptModel::add_positions(const Pass& p) {
   for (int32_t i = 0; i < p.batch.n_tokens; ++i) position_rows_.push_back(TokenId{p.batch.positions[i]});
   ops::embed(p.s, p.t.h, positions_, position_rows_);
   ops::add(p.s, p.t.x, p.t.h);
-}
-
-void GptModel::feed_forward(const Pass& p, const Layer& w, int l) {
-  const Scratch& t = p.t;
-  project(p, w.up, t.up, t.h);
-  p.seen("up", l, t.up);
-  (p.config.activation == FfnActivation::kRelu2 ? ops::relu_squared : ops::gelu_tanh)(p.s, t.up, t.up);
-  p.seen("gated", l, t.up);
-  project(p, w.down, t.out, t.up);
-  p.seen("ffn_out", l, t.out);
 }
 
 }  // namespace ibid

@@ -1,6 +1,5 @@
-// The gpt shape: norms that subtract the mean and have biases before each part, and a feed-forward without a gate;
-// positions by RoPE or by a learned row that is added to the embedding.
-// gpt-2, nemotron.
+// The gpt shape: norms that subtract the mean before each part, and a feed-forward without a gate; positions by RoPE,
+// by a learned row that is added to the embedding, or by slopes of heads. gpt-2, nemotron, bloom, mpt.
 #pragma once
 
 #include <memory>
@@ -18,12 +17,12 @@ class GptModel final : public Model {
 
  private:
   struct Norm {
-    TensorView weight, bias;  // [C]
+    TensorView weight, bias;  // [C]; zeros where the model has no biases
   };
   struct Layer {
     Norm attn_norm, ffn_norm;
     AttentionWeights attention;
-    Linear up, down;  // [F, C], [C, F]
+    FfnWeights ffn;
   };
 
   explicit GptModel(Parts parts) : Model(std::move(parts)) {
@@ -31,14 +30,15 @@ class GptModel final : public Model {
   }
   Status load_weights(WeightLoader& loader);
   Status load_norm(WeightLoader& loader, const std::string& name, int64_t l, Norm& out);
+  Status load_bias(WeightLoader& loader, const std::string& name, int64_t l, TensorView& out);
   std::unique_ptr<Model> part(Parts parts, std::span<const int32_t> kept) const override;
   void run(Pass& p) override;
-  void norm(const Pass& p, const Norm& w) const;            // t.h = norm(t.x)
-  void add_positions(const Pass& p);                        // to t.x; writes t.h
-  void feed_forward(const Pass& p, const Layer& w, int l);  // t.h -> t.out; writes t.up
+  void norm(const Pass& p, const Norm& w) const;  // t.h = norm(t.x)
+  void add_positions(const Pass& p);              // to t.x; writes t.h
 
   VocabularyWeights vocabulary_;
   TensorView output_norm_bias_;  // [C]
+  Norm embedding_norm_;          // where embeddings have one
   Weight positions_;             // [context, C], where they are learned
   std::vector<Layer> layers_;
   std::vector<TokenId> position_rows_;  // of a step's tokens

@@ -19,7 +19,7 @@ KvGeometry kv_geometry(const ModelConfig& config, int layer) {
 
 StateGeometry state_geometry(const ModelConfig& config, int layer) {
   const LayerConfig& l = config.layers[static_cast<size_t>(layer)];
-  return {.n_values = l.mixer == Mixer::kState ? l.state_len : 0};
+  return {.n_values = l.state_len};
 }
 
 StateLayout state_layout(const ModelConfig& config) {

@@ -83,6 +83,10 @@ void latent_block(Pass& p, const LatentWeights& w, const TensorView& x, int l) {
   ops::copy_heads(p.s, t.q, q, layer.n_heads,
                   {.to = layer.value_len, .from = layer.plain_len, .len = layer.key_len - layer.value_len});
   turn_last(p, t.q, layer);
+  if (p.config.query_scale != 0) {
+    const std::span<const int32_t> positions(p.batch.positions, static_cast<size_t>(p.batch.n_tokens));
+    ops::scale_by_position(p.s, t.q, positions, p.config.query_scale, p.config.query_scale_len);
+  }
   p.seen("q", l, t.q);
   ops::paged_attention(p.s, t.attention, t.q, kv, p.batch, {.scale = layer.attention_scale, .window = layer.window});
 }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/ops.h"
+#include "model/adapters.h"
 
 namespace ibid {
 
@@ -18,7 +19,11 @@ void linear(Stream& s, const StepRows& rows, std::span<const TensorView> out, co
   for (size_t j = 0; j < linears.size(); ++j) {
     const Linear& l = *linears[j];
     if (l.bias.rank != 0) ops::add_bias(s, out[j], l.bias);
-    if (l.adapter != nullptr) l.adapter->add(s, rows, out[j], x);
+  }
+  if (rows.adapters != nullptr) rows.adapters->add(s, rows, out, x, linears);
+  for (size_t j = 0; j < linears.size(); ++j) {
+    const Linear& l = *linears[j];
+    if (l.scale != 1) ops::scale(s, out[j], l.scale);
   }
 }
 

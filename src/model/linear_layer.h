@@ -1,5 +1,5 @@
 // Linear: one product of a forward pass and all that belongs to it: the weight, its bias, the part of it that this
-// process holds, and a seat for an adapter. A pass applies products that share an input in one call.
+// process holds, and the seat where adapters add. A pass applies products that share an input in one call.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,14 @@
 
 namespace ibid {
 
+class AdapterTable;  // model/adapters.h
+
 // What the rows of an activation stand for: row i is token tokens[i] of the batch. All T of them, or after the last
 // layer's attention those whose logits are wanted.
 struct StepRows {
   const ForwardBatch* batch = nullptr;
-  std::span<const int32_t> tokens;  // ascending
+  std::span<const int32_t> tokens;   // ascending
+  AdapterTable* adapters = nullptr;  // of a step whose batch names some
 };
 
 // Along what tensor parallelism cuts a weight: its outputs (q, k, v, gate, up), or its inputs (the output and down
@@ -31,26 +34,21 @@ struct Slice {
   int32_t n_ranks = 1;
 };
 
-// What sits in a Linear's seat and adds to its output: LoRA will be one. Immutable while a pass runs, allocates
-// nothing; what it adds to a row is a function of that row and of the token it stands for.
-class Adapter {
- public:
-  virtual ~Adapter() = default;
-  // out[rows, N] += the adapter's term of x[rows, K].
-  virtual void add(Stream& s, const StepRows& rows, const TensorView& out, const TensorView& x) const = 0;
-};
+inline constexpr int32_t kNoSeat = -1;
 
 struct Linear {
-  Weight weight;                     // W[N, K]
-  TensorView bias;                   // [N] F32; rank 0: none
-  const Adapter* adapter = nullptr;  // not owned, outlives the passes; null: none
+  Weight weight;           // W[N, K]
+  TensorView bias;         // [N] F32; rank 0: none
+  int32_t seat = kNoSeat;  // by which adapters name it (model/adapters.h); kNoSeat: none can
   Slice slice;
+  float scale = 1.0f;  // of the output, bias and adapter included
 };
 
 inline constexpr size_t kMaxLinears = 8;  // of one call
 
 // out[j][rows, N_j] = x[rows, K] W_j^T for each j in one ops::linear, so that x is quantised once; then bias j is
-// added, then what adapter j adds. The bits of out[j] do not depend on the other products of the call.
+// added, then what the rows' adapters add there, and the sum is multiplied by scale j. The bits of out[j] do not depend
+// on the other products of the call.
 void linear(Stream& s, const StepRows& rows, std::span<const TensorView> out, const TensorView& x,
             std::span<const Linear* const> linears);
 

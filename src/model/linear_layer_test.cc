@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
 #include "kernels/ops.h"
+#include "model/adapters.h"
 #include "model/blocks.h"
 #include "model/testing/tiny_model.h"
 
@@ -36,20 +38,6 @@ struct Activation2d {
   TensorView view() { return {values.data(), DType::kF32, {static_cast<int64_t>(values.size()) / n, n}}; }
   std::vector<float> values;
   int64_t n;
-};
-
-// Says which tokens it was asked about, and adds their numbers.
-class AddsTokenNumbers final : public Adapter {
- public:
-  void add(Stream&, const StepRows& rows, const TensorView& out, const TensorView& x) const override {
-    EXPECT_EQ(static_cast<int64_t>(rows.tokens.size()), out.n_rows());
-    EXPECT_EQ(x.n_rows(), out.n_rows());
-    for (int64_t i = 0; i < out.n_rows(); ++i) {
-      for (int64_t j = 0; j < out.row_len(); ++j) {
-        out.row_as<float>(i)[j] += static_cast<float>(rows.tokens[static_cast<size_t>(i)]);
-      }
-    }
-  }
 };
 
 class LinearLayer : public ::testing::Test {
@@ -85,21 +73,48 @@ TEST_F(LinearLayer, ProductsOfOneInputAreThoseOfEachAlone) {
   EXPECT_EQ(out_c.values, alone(c.linear));
 }
 
-// fl(fl(product + bias) + adapter), and an adapter learns which token each row is.
-TEST_F(LinearLayer, AddsTheBiasThenTheAdapter) {
+// fl(fl(product + bias) + B (s (A x))), of the rows that have the adapter, and then the scale.
+TEST_F(LinearLayer, AddsTheBiasThenTheAdapterOfEachRow) {
   Matrix m = matrix(stream_, DType::kQ8_0, 40, 1);
-  const std::vector<float> product = alone(m.linear);
   Activation2d bias(1, 40);
   for (size_t i = 0; i < 40; ++i) bias.values[i] = 1e-3f * static_cast<float>(i) + 0.1f;
   m.linear.bias = TensorView(bias.values.data(), DType::kF32, {40});
   const std::vector<float> biased = alone(m.linear);
-  tokens_ = {2, 3, 5, 7, 11};
-  const AddsTokenNumbers adapter;
-  m.linear.adapter = &adapter;
-  const std::vector<float> adapted = alone(m.linear);
-  for (size_t i = 0; i < product.size(); ++i) {
-    ASSERT_EQ(biased[i], product[i] + bias.values[i % 40]);
-    ASSERT_EQ(adapted[i], biased[i] + static_cast<float>(tokens_[i / 40]));
+  const std::vector<AdapterSeat> seats = {
+      {.name = "p", .pattern = "p.weight", .n_outputs = 40, .n_inputs = kInputs, .pieces = one_piece(kInputs)}};
+  Adapter::Pair pair{.seat = 0, .rank = 3, .factor = 0.3};
+  for (int64_t i = 0; i < 3 * kInputs; ++i) pair.a.push_back(static_cast<float>(i % 7) / 7 - 0.4f);
+  for (int64_t i = 0; i < 3 * 40; ++i) pair.b.push_back(static_cast<float>(i % 11) / 11 - 0.4f);
+  std::vector<float> term(kRows * 40);
+  for (size_t t = 0; t < kRows; ++t) {
+    float u[3];
+    for (size_t i = 0; i < 3; ++i) {
+      u[i] = 0;
+      for (size_t k = 0; k < kInputs; ++k) u[i] = std::fma(x_.values[t * kInputs + k], pair.a[i * kInputs + k], u[i]);
+      u[i] *= 0.3f;
+    }
+    for (size_t n = 0; n < 40; ++n) {
+      float& sum = term[t * 40 + n];
+      for (size_t i = 0; i < 3; ++i) sum = std::fma(u[i], pair.b[n * 3 + i], sum);
+    }
+  }
+  const auto table = AdapterTable::create(stream_.memory(), AdapterTable::sizes_of(seats, 2, 4, 8, 8, 0)).value();
+  const auto placed = table->place(Adapter::make(stream_, seats, {pair}, "a").value()).value();
+  ASSERT_TRUE(stream_.reserve_workspace(AdapterTable::workspace_bytes(table->sizes(), seats)).ok());
+  m.linear.seat = 0;
+  m.linear.scale = 0.5f;
+  // Two sequences of the five rows' eight tokens have it: rows of tokens 0, 1, 5 and 6.
+  const std::vector<int32_t> starts = {0, 3, 5, 8}, adapters = {placed->slot, -1, placed->slot};
+  ForwardBatch batch;
+  batch.n_tokens = 8, batch.n_sequences = 3, batch.query_start = starts.data(), batch.adapters = adapters.data();
+  tokens_ = {0, 1, 4, 5, 6};
+  Activation2d out(kRows, 40);
+  const TensorView view = out.view();
+  const Linear* one = &m.linear;
+  linear(stream_, {&batch, tokens_, table.get()}, {&view, 1}, x_.view(), {&one, 1});
+  for (size_t i = 0; i < out.values.size(); ++i) {
+    const bool has_one = i / 40 != 2;
+    ASSERT_EQ(out.values[i], 0.5f * (has_one ? biased[i] + term[i] : biased[i])) << i;
   }
 }
 

@@ -57,11 +57,12 @@ size_t workspace_bytes(const Stream& s, const ModelConfig& c, const ModelOptions
   if (c.layer_embedding_len > 0)
     bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, c.layer_embedding_len));
   for (const LayerConfig& layer : c.layers) {
-    if (layer.mixer == Mixer::kState) {
+    if (layer.is_recurrent())
       bytes = std::max(bytes, ops::conv_workspace_bytes(s, layer.conv_len, layer.conv_channels));
-      if (layer.recurrence == Recurrence::kDeltaNet)
-        bytes = std::max(bytes, ops::delta_net_workspace_bytes(s, layer.delta));
-    } else {
+    if (layer.recurrence == Recurrence::kDeltaNet)
+      bytes = std::max(bytes, ops::delta_net_workspace_bytes(s, layer.delta));
+    if (layer.recurrence == Recurrence::kMamba2) bytes = std::max(bytes, ops::ssm_scan_workspace_bytes(s, layer.ssm));
+    if (layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kLatent) {
       bytes = std::max(bytes, ops::paged_attention_workspace_bytes(o.step_tokens, static_cast<int32_t>(layer.n_heads),
                                                                    static_cast<int32_t>(layer.value_len),
                                                                    static_cast<int32_t>(o.context_len)));
@@ -71,12 +72,12 @@ size_t workspace_bytes(const Stream& s, const ModelConfig& c, const ModelOptions
       bytes = std::max(bytes, ops::linear_heads_workspace_bytes(o.step_tokens, layer.n_heads,
                                                                 std::max(layer.plain_len, layer.value_len)));
     }
-    for (const int64_t n_inputs :
-         {is_latent ? layer.n_heads * layer.out_len : layer.mixed_len(), layer.ffn_len, c.q_rank})
+    for (const int64_t n_inputs : {is_latent ? layer.n_heads * layer.out_len : layer.mixed_len(), layer.recurrent_len(),
+                                   layer.ffn_len, c.q_rank, c.expert_latent_len})
       bytes = std::max(bytes, ops::linear_workspace_bytes(o.step_tokens, n_inputs));
     if (layer.n_experts == 0) continue;
     const int64_t n_rows = o.step_tokens * layer.n_experts_used;
-    for (const int64_t n_inputs : {c.width, layer.expert_len})
+    for (const int64_t n_inputs : {c.expert_width(), layer.expert_len})
       bytes = std::max(bytes, ops::linear_experts_workspace_bytes(n_rows, n_inputs));
   }
   return bytes;
@@ -98,7 +99,7 @@ Model::Model(Parts parts)
 }
 
 void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
-                    const HiddenStates& hidden, const StateSlots& states) {
+                    const HiddenStates& hidden, const StateSlots& states, const TensorView& inputs) {
   CHECK(!options_.sized_only, "a model without weights");
   CHECK(b.n_tokens >= 1 && b.n_tokens <= options_.step_tokens, "a step with more tokens than the model was loaded for");
   CHECK(b.n_rows >= 0 && b.n_rows <= options_.max_rows, "a step with more rows than the model was loaded for");
@@ -117,6 +118,7 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
           "KV of another geometry");
   }
   check_states(b, states);
+  CHECK(b.adapters == nullptr || adapters_ != nullptr, "adapters of a model that was loaded without room for them");
   CHECK(hidden.layers.size() == hidden.out.size(), "one output for each layer whose hidden states are wanted");
   for (size_t i = 0; i < hidden.layers.size(); ++i) {
     CHECK(hidden.layers[i] >= (i == 0 ? 0 : hidden.layers[i - 1]) && hidden.layers[i] <= config_.n_layers,
@@ -124,6 +126,7 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
     Dim T{b.n_tokens}, C{config_.width};
     expect(hidden.out[i], {&T, &C});
   }
+  CHECK((inputs.rank != 0) == reads_inputs_, "inputs of a caller's for a layer that reads such, and no other model");
   step_.cut_to(scratch_, b.n_tokens, b.n_rows);
   Pass pass{.s = s,
             .config = config_,
@@ -134,9 +137,11 @@ void Model::forward(Stream& s, const ForwardBatch& b, std::span<const PagedKv> k
             .ropes = rope_tables_,
             .hidden = hidden,
             .logits = logits,
+            .inputs = inputs,
             .tap = tap_,
             .t = step_,
-            .rows = {&b, std::span(every_token_).first(static_cast<size_t>(b.n_tokens))}};
+            .rows = {&b, std::span(every_token_).first(static_cast<size_t>(b.n_tokens)),
+                     b.adapters != nullptr ? adapters_.get() : nullptr}};
   run(pass);
 }
 
@@ -148,6 +153,19 @@ void Model::check_states(const ForwardBatch& b, const StateSlots& states) const 
   CHECK(std::all_of(b.state_in, b.state_in + b.n_sequences, is_slot) &&
             std::all_of(b.state_out, b.state_out + b.n_tokens, is_slot),
         "a recurrent state outside its memory");
+}
+
+Status Model::make_adapter_table(Stream& s) {
+  const int32_t n_slots = options_.max_adapters;
+  if (n_slots == 0) return {};
+  if (config_.is_encoder()) return unsupported("adapters of " + config_.architecture + ", an encoder", "lora-modules");
+  const LayerConfig* experts = config_.first_with_experts();
+  const int64_t n_used = experts != nullptr ? config_.most(&LayerConfig::n_experts_used) : 0;
+  const AdapterTable::Sizes sizes = AdapterTable::sizes_of(*seats_, n_slots, options_.max_adapter_rank,
+                                                           options_.step_tokens, options_.max_rows, n_used);
+  ASSIGN_OR_RETURN(adapters_, AdapterTable::create(s.memory(), sizes));
+  memory_.adapter_bytes = adapters_->scratch_bytes();
+  return s.reserve_workspace(AdapterTable::workspace_bytes(sizes, *seats_));
 }
 
 std::unique_ptr<Model> Model::part(Parts, std::span<const int32_t>) const { return nullptr; }
@@ -247,6 +265,8 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
     });
     if (!kept.ok()) log_warn(kept.error().message);
   }
+  model->seats_ = std::make_shared<const std::vector<AdapterSeat>>(loader.take_seats());
+  TRY(model->make_adapter_table(s));
   if (!resolved.sized_only) file->forget_all();  // what a pass reads where it lies is touched again, and little else
   TRY(s.reserve_workspace(workspace_bytes(s, config, resolved)));
   model->memory_.mapped_bytes = loader.mapped_bytes();
@@ -271,6 +291,7 @@ Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const
   ASSIGN_OR_RETURN(const ModelConfig config, config_of(whole.config(), kept));
   ModelOptions resolved = options;
   resolved.n_layers = 0;
+  resolved.max_adapters = 0;
   resolved.sized_only = whole.options().sized_only;
   resolved.keep_packed_in.clear();
   TRY(resolve(resolved, config));
@@ -281,7 +302,34 @@ Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const
     return unsupported(config.architecture + " models cannot be run without some of their layers", "layers");
   model->copies_ = whole.copies_;
   model->packed_ = whole.packed_;
+  model->seats_ = whole.seats_;
   TRY(s.reserve_workspace(workspace_bytes(s, config, resolved)));
+  model->memory_.workspace_bytes = static_cast<int64_t>(s.workspace_bytes());
+  return model;
+}
+
+Result<std::unique_ptr<Model>> load_layer(std::shared_ptr<const ModelFile> file, ModelConfig config,
+                                          const VocabularyWeights& ends, const ModelOptions& options, Stream& s) {
+  TRY(validate(config));
+  if (config.shape != Shape::kLlama || config.n_layers != 1)
+    return unsupported("a layer of " + config.architecture + " alone; ibid runs those of llama's shape so", "layers");
+  ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(*file));
+  ModelOptions resolved = options;
+  resolved.n_layers = 0;
+  resolved.max_adapters = 0;
+  resolved.keep_packed_in.clear();
+  TRY(resolve(resolved, config));
+  WeightLoader loader(*file, *architecture, config, s, {}, resolved.sized_only);
+  ASSIGN_OR_RETURN(Scratch scratch, Scratch::allocate(config, resolved.step_tokens, resolved.max_rows, s.memory()));
+  if (!resolved.sized_only) take(scratch.memory, s);
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                   LlamaModel::load_layer({file, config, resolved, std::move(scratch)}, loader, ends));
+  TRY(loader.expect_all_read());
+  model->copies_ = std::make_shared<const std::vector<std::unique_ptr<float[]>>>(loader.take_copies());
+  model->reads_inputs_ = true;
+  TRY(s.reserve_workspace(workspace_bytes(s, config, resolved)));
+  model->memory_.mapped_bytes = loader.mapped_bytes();
+  model->memory_.repacked_bytes = loader.repacked_bytes();
   model->memory_.workspace_bytes = static_cast<int64_t>(s.workspace_bytes());
   return model;
 }

@@ -17,6 +17,7 @@
 #include "kernels/paged_kv.h"
 #include "kernels/state_layout.h"
 #include "kernels/state_slots.h"
+#include "model/adapters.h"
 #include "model/config.h"
 #include "model/kv_arithmetic.h"
 #include "model/pass.h"
@@ -39,6 +40,8 @@ struct ModelOptions {
   // A cache folder (base/cache_folder.h) where the packed weights are kept, to be mapped by the next load of the same
   // model (model/packed_file.h). Empty: they are not.
   std::string keep_packed_in = {};
+  int32_t max_adapters = 0;      // that a step may name (model/adapters.h); 0: none
+  int64_t max_adapter_rank = 0;  // of each
 };
 
 struct MemoryUse {
@@ -46,6 +49,7 @@ struct MemoryUse {
   int64_t repacked_bytes = 0;   // weights copied into a layout of our own
   int64_t scratch_bytes = 0;    // intermediates of one step
   int64_t workspace_bytes = 0;  // what ops need besides (Stream::workspace)
+  int64_t adapter_bytes = 0;    // what adding adapters needs; not the adapters themselves
 };
 
 class Model {
@@ -58,9 +62,10 @@ class Model {
   // hidden states besides: no other bit changes, but where the last layer's are wanted it runs over all T rows. Their
   // buffers are the caller's; step_tokens rows of C each do for every step. An encoder has no kv (its span is empty),
   // and each sequence of its batch is a whole text; its rows are in model/bert.h. `states`: of a model with recurrent
-  // layers, the memory of the slots that the batch names, of state_layout().
+  // layers, the memory of the slots that the batch names, of state_layout(). `inputs`: of a model that load_layer()
+  // made, [T, C] F32 in the place of embeddings.
   void forward(Stream& s, const ForwardBatch& batch, std::span<const PagedKv> kv, const TensorView& logits,
-               const HiddenStates& hidden = {}, const StateSlots& states = {});
+               const HiddenStates& hidden = {}, const StateSlots& states = {}, const TensorView& inputs = {});
 
   const ModelConfig& config() const { return config_; }
   const ModelOptions& options() const { return options_; }
@@ -73,6 +78,9 @@ class Model {
   // What its recurrent layers keep of a sequence; slots of no bytes without any.
   const StateLayout& state_layout() const { return state_layout_; }
   const MemoryUse& memory() const { return memory_; }
+  // Products that adapters may change, and the adapters that steps may name; null: options().max_adapters is 0.
+  std::span<const AdapterSeat> adapter_seats() const { return *seats_; }
+  AdapterTable* adapters() const { return adapters_.get(); }
   // What a KV block depends on besides the model's digest, the KV dtype and its tokens: the RoPE in use.
   std::string rope_signature() const;
 
@@ -101,13 +109,19 @@ class Model {
   std::vector<RopeTable> rope_tables_;  // as config_.ropes
   // What was copied into memory of our own; parts of the model hold it too.
   std::shared_ptr<const std::vector<std::unique_ptr<float[]>>> copies_;
+  std::shared_ptr<const std::vector<AdapterSeat>> seats_ = std::make_shared<const std::vector<AdapterSeat>>();
+  std::unique_ptr<AdapterTable> adapters_;
   MemoryUse memory_;
+  bool reads_inputs_ = false;  // as load_layer() makes it
 
  private:
   friend Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile>, ModelConfig, const ModelOptions&,
                                                    Stream&, const std::function<void(double)>&);
   friend Result<std::unique_ptr<Model>> model_without(const Model&, std::span<const int32_t>, const ModelOptions&,
                                                       Stream&);
+  friend Result<std::unique_ptr<Model>> load_layer(std::shared_ptr<const ModelFile>, ModelConfig,
+                                                   const VocabularyWeights&, const ModelOptions&, Stream&);
+  Status make_adapter_table(Stream& s);
   void check_states(const ForwardBatch& batch, const StateSlots& states) const;
   Scratch scratch_;                   // of the largest step
   Scratch step_;                      // cut to this one
@@ -133,5 +147,12 @@ Result<std::unique_ptr<Model>> load_model(std::shared_ptr<const ModelFile> file,
 // without these layers. Errors are sentences about the layers or the options; an encoder has no such part.
 Result<std::unique_ptr<Model>> model_without(const Model& whole, std::span<const int32_t> skipped,
                                              const ModelOptions& options, Stream& s);
+
+// A model of one layer that reads inputs of its caller's and ends as another model does (spec/heads/mtp_layer.h):
+// `file` has the tensors of its layer 0 and no others, `config` describes it, and `ends` has the final norm and the
+// outputs, which outlive it. Of the options n_layers and keep_packed_in have no effect. Errors are sentences about the
+// file or the options; shapes other than llama's are refused.
+Result<std::unique_ptr<Model>> load_layer(std::shared_ptr<const ModelFile> file, ModelConfig config,
+                                          const VocabularyWeights& ends, const ModelOptions& options, Stream& s);
 
 }  // namespace ibid

@@ -5,13 +5,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "model/testing/config_as_gguf.h"
+#include "model/gguf_form.h"
 #include "model/testing/loaded_model.h"
 
 namespace ibid {
 namespace {
 
 using testing::LoadedModel;
+using testing::low_bit_dtypes;
 using testing::some_tokens;
 using testing::tiny_architectures;
 using testing::tiny_dtypes;
@@ -48,6 +49,7 @@ TEST(Model, CachedDecodingEqualsFullRecomputationInEveryArchitecture) {
 
 TEST(Model, CachedDecodingEqualsFullRecomputationForEveryWeightType) {
   for (DType dtype : tiny_dtypes()) expect_cached_equals_recomputed("llama", dtype, DType::kF16, 20);
+  for (DType dtype : low_bit_dtypes()) expect_cached_equals_recomputed("llama", dtype, DType::kF16, 20);
 }
 
 TEST(SlowModel, CachedDecodingEqualsFullRecomputationForAllPairs) {
@@ -185,7 +187,7 @@ TEST(Model, ReplicatedKeyValueHeadsGiveTheSameBits) {
   const int64_t group = first.n_heads / first.n_kv_heads, head_bytes = first.key_len * config.width * 4;
   for (LayerConfig& layer : config.layers) layer.n_kv_heads = layer.n_heads;
   ModelFile::Parts parts;
-  parts.metadata = testing::metadata_of(config);
+  parts.metadata = metadata_of(config);
   for (const TensorInfo& t : grouped->tensors()) {
     const bool repeats = t.name.find("attn_k.") != std::string::npos || t.name.find("attn_v.") != std::string::npos;
     const int64_t unit = t.view.rank == 2 ? head_bytes : first.key_len * 4, n = static_cast<int64_t>(t.bytes());
@@ -241,7 +243,9 @@ TEST(Model, CountsItsBytes) {
 
 // Row K18: the loader's memory equals the formulas.
 TEST(Model, SizingCountsWhatLoadingTakesAndReadsNoWeight) {
-  for (DType dtype : tiny_dtypes()) {
+  std::vector<DType> dtypes(tiny_dtypes().begin(), tiny_dtypes().end());
+  dtypes.insert(dtypes.end(), low_bit_dtypes().begin(), low_bit_dtypes().end());
+  for (DType dtype : dtypes) {
     const auto file = tiny_model_file({.architecture = "llama", .dtype = dtype});
     LoadedModel m(file);
     ModelOptions options = m.model->options();

@@ -35,6 +35,7 @@ void OneSequence::append(std::span<const TokenId> tokens, const OnRows& on_rows,
     arrays_.add_blocks(table_);
     for (int32_t i = 0; !state_.empty() && i < n; ++i) arrays_.add_state_out(i + 1 < n ? -1 : 0);
     if (!state_.empty()) arrays_.add_state_in(n_tokens_ == 0 ? -1 : 0);
+    if (options_.adapter >= 0) arrays_.set_adapter(options_.adapter);
     arrays_.end_sequence();
     const ForwardBatch batch = arrays_.batch();
     logits_.resize(static_cast<size_t>(std::max<int64_t>(1, batch.n_rows) * V));

@@ -19,6 +19,7 @@ struct OneSequenceOptions {
   DType kv_dtype = DType::kF16;
   int32_t block_len = 16;
   int64_t capacity = 0;    // tokens; 0: the model's context
+  int32_t adapter = -1;    // its slot in the model's table; -1: none
   bool backwards = false;  // hands out physical blocks from the last to the first
 };
 

@@ -7,8 +7,8 @@
 
 #include "kernels/op_profile.h"
 #include "kernels/reference.h"
+#include "model/gguf_form.h"
 #include "model/kv_arithmetic.h"
-#include "model/testing/config_as_gguf.h"
 #include "model/testing/loaded_model.h"
 
 namespace ibid {
@@ -41,8 +41,8 @@ std::shared_ptr<const ModelFile> notes_model() {
   EXPECT_EQ(c.layers.front().key_len, 16);
   EXPECT_EQ(c.n_layers, kLayers);
   ModelFile::Parts parts;
-  parts.metadata = testing::metadata_of(c);
-  for (const testing::TensorSpec& spec : testing::tensors_of(c)) {
+  parts.metadata = metadata_of(c);
+  for (const TensorSpec& spec : tensors_of(c)) {
     const bool is_matrix = spec.dims.size() == 2;
     const auto n = static_cast<size_t>(is_matrix ? spec.dims[0] * spec.dims[1] : spec.dims[0]);
     auto bytes = std::make_unique<std::byte[]>(n * sizeof(float));

@@ -13,7 +13,7 @@ Result<std::unique_ptr<Model>> ParallelModel::load(Parts parts, WeightLoader& lo
 Status ParallelModel::load_weights(WeightLoader& w) {
   const ModelConfig& c = config_;
   TRY(load_vocabulary(w, c, vocabulary_));
-  w.constant(no_bias_, c.width, 0.0f);
+  w.constant(no_bias_, std::vector<float>(static_cast<size_t>(c.width)));
   layers_.resize(static_cast<size_t>(c.n_layers));
   for (int64_t l = 0; l < c.n_layers; ++l) {
     Layer& layer = layers_[static_cast<size_t>(l)];

@@ -50,6 +50,7 @@ struct Pass {
   std::span<const RopeTable> ropes;  // as config.ropes
   HiddenStates hidden;
   TensorView logits;  // [R, V]
+  TensorView inputs;  // [T, C] in the place of the tokens' embeddings; rank 0: those are read
   const Tap& tap;
   Scratch& t;                     // of this step; each block lists what it reads and writes
   StepRows rows;                  // what the rows of t.x, t.h and all that is computed of them stand for

@@ -36,7 +36,14 @@ class Requantise : public ::testing::Test {
     const ModelConfig c = read_config(file).value();
     const LayerConfig* attention = c.first_with(Mixer::kAttention);
     const LayerConfig& layer = attention != nullptr ? *attention : c.layers.front();
-    return {mix, c.architecture, c.n_layers, layer.n_heads, layer.n_kv_heads, layer.key_len, kv_groups};
+    return {.types = {.mix = mix},
+            .architecture = c.architecture,
+            .n_layers = c.n_layers,
+            .n_heads = layer.n_heads,
+            .n_kv_heads = layer.n_kv_heads,
+            .head_len = layer.key_len,
+            .kv_groups = kv_groups,
+            .requantises = true};
   }
 
   std::string to_;
@@ -219,9 +226,25 @@ TEST_F(Requantise, RefusesTheImpossibleAndLeavesNoFiles) {
   writer.add_tensor("blk.0.ffn_up.weight", DType::kF32, {1, 32}, std::as_bytes(std::span(row)));
   const std::string path = to_ + ".bad";
   ASSERT_TRUE(writer.write(path).ok());
-  options = {QuantMix::kQ8_0, "llama", 1, 1, 1, 32, 0};
+  options = {.types = {.mix = QuantMix::kQ8_0},
+             .architecture = "llama",
+             .n_layers = 1,
+             .n_heads = 1,
+             .n_kv_heads = 1,
+             .head_len = 32};
   EXPECT_NE(refusal(ModelFile::open(path).value(), to_).find("not finite"), std::string::npos);
   std::filesystem::remove(path);
+}
+
+TEST_F(Requantise, WhatIsQuantisedAlreadyIsAskedFor) {
+  const auto from = testing::tiny_model_file({.dtype = DType::kQ8_0});
+  RequantiseOptions options = options_of(*from, QuantMix::kQ4_0);
+  options.requantises = false;
+  const auto refused = requantise(*from, to_, options, team_);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("--allow-requantize"), std::string::npos) << refused.error().message;
+  options.types.mix = QuantMix::kQ8_0;
+  EXPECT_TRUE(requantise(*from, to_, options, team_)) << "which copies it";
 }
 
 }  // namespace

@@ -26,21 +26,27 @@ void lay_out_experts(ScratchLayout& layout, const ModelConfig& c, int64_t T, Exp
   for (TensorView* of : {&out.expert, &out.weight, &out.row}) *of = layout.take(T, k);
   out.token = layout.take(T * k, 1);
   out.first_row = layout.take(E + 1, 1);
-  out.gate_up = layout.take(T * k, 2 * c.most(&LayerConfig::expert_len));
-  out.down = layout.take(T * k, c.width);
+  out.gate_up = layout.take(T * k, (c.ffn_has_gate() ? 2 : 1) * c.most(&LayerConfig::expert_len));
+  out.down = layout.take(T * k, c.expert_width());
+  if (c.expert_latent_len > 0) {
+    out.latent_in = layout.take(T, c.expert_latent_len);
+    out.latent_out = layout.take(T, c.expert_latent_len);
+  }
   out.shared_gate = layout.take(T, 1);
   out.sum = layout.take(T, c.width);
 }
 
 void lay_out_recurrent(ScratchLayout& layout, const ModelConfig& c, int64_t T, RecurrentScratch& out) {
-  if (c.first_with(Mixer::kState) == nullptr) return;
-  int64_t in = 0, z = 0, heads = 0;
+  if (c.first_recurrent() == nullptr) return;
+  int64_t z = 0, heads = 0, beside = 0;
   for (const LayerConfig& layer : c.layers) {
-    in = std::max(in, layer.recurrence == Recurrence::kShortConv ? 3 * layer.conv_channels : layer.delta.qkv_len());
+    if (layer.mixer != Mixer::kState) beside = std::max(beside, layer.recurrent_len());
     z = std::max(z, layer.delta.v_len());
     heads = std::max(heads, layer.delta.n_value_heads);
   }
+  const int64_t in = c.most(&LayerConfig::recurrent_in_len);
   out.in = layout.take(T, in);
+  if (beside > 0) out.out = layout.take(T, beside);
   if (heads == 0) return;
   out.z = layout.take(T, z);
   out.a = layout.take(T, heads);
@@ -89,15 +95,15 @@ void Scratch::lay_out(ScratchLayout& layout, const ModelConfig& c, int64_t T, in
   }
   if (c.attention_gate) {
     q_gate = layout.take(T, 2 * c.most(&LayerConfig::q_len));
-    head_gate = layout.take(T, c.most(&LayerConfig::q_len));
   }
+  if (c.attention_gate || c.attention_gate_apart) head_gate = layout.take(T, c.most(&LayerConfig::q_len));
   attention = layout.take(T, c.most(&LayerConfig::mixed_len));
   out = layout.take(T, c.width);
   const int64_t ffn_len = c.most(&LayerConfig::ffn_len);
   if (c.fused_gate_up) {
     gate_up = layout.take(T, 2 * ffn_len);
   } else {
-    if (!c.is_encoder()) gate = layout.take(T, ffn_len);
+    if (!c.is_encoder() && (c.ffn_has_gate() || c.shape == Shape::kGpt)) gate = layout.take(T, ffn_len);
     up = layout.take(T, ffn_len);
   }
   x_rows = layout.take(R, c.width);

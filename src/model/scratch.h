@@ -39,12 +39,13 @@ Result<Buffer> allocate_scratch(const DeviceMemory& memory, const std::function<
 // Of layers with experts, for T tokens that use k of E. Rows are one after the other; a layer takes as many, of its own
 // length, as it needs (model/moe.cc).
 struct ExpertScratch {
-  TensorView logits;               // [T, E] the router's, then scores
-  TensorView expert, weight, row;  // [T, k]; expert and row hold int32
-  TensorView token, first_row;     // [T k, 1], [E + 1, 1] of int32
-  TensorView gate_up;              // [T k, 2 F]
-  TensorView down;                 // [T k, C]
-  TensorView shared_gate, sum;     // [T, 1], [T, C]; where there are shared experts
+  TensorView logits;                 // [T, E] the router's, then scores
+  TensorView expert, weight, row;    // [T, k]; expert and row hold int32
+  TensorView token, first_row;       // [T k, 1], [E + 1, 1] of int32
+  TensorView gate_up;                // [T k, 2 F]
+  TensorView down;                   // [T k, C]
+  TensorView shared_gate, sum;       // [T, 1], [T, C]; where there are shared experts
+  TensorView latent_in, latent_out;  // [T, latent] what experts read and give, where that is not C
 };
 
 // Of models with a row of an embedding for each layer (model/gemma4.h), of the largest step; P: its length.
@@ -56,10 +57,12 @@ struct LayerEmbeddingScratch {
 
 // Of recurrent layers, for T tokens; each layer takes as many columns as it needs, rows one after the other.
 struct RecurrentScratch {
-  TensorView in;       // [T, 3 C] of a short convolution; [T, 2 Hk Dk + Hv Dv] q, k and v of a delta net
+  TensorView in;       // LayerConfig::recurrent_in_len: b, c and x of a short convolution; q, k and v of a delta net;
+                       // z, x, B, C and dt of a state space
   TensorView z;        // [T, Hv Dv] the gate of a delta net's outputs
   TensorView a, b;     // [T, Hv] what its decay and its writing follow from
   TensorView grouped;  // [T, ...] several of these in one, part by part of each key head
+  TensorView out;      // [T, H P] what a state space beside attention gives
 };
 
 // Of layers with latent attention (model/latent_attention.cc), whose H, plain, turn, Q and V those are. Their rows are

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "format/quantised_matrix.h"
+#include "kernels/math.h"
 #include "kernels/reference.h"
 #include "tensor/block_formats.h"
 #include "tensor/dequantise.h"
@@ -14,18 +17,21 @@ namespace {
 
 // Where a folder's text model begins: alone, or beside a vision tower (two generations of names); of an encoder, under
 // a head. What stands outside of it, the heads themselves, has no prefix.
-constexpr std::array<std::string_view, 5> kFolderPrefixes = {"model.", "language_model.model.", "model.language_model.",
-                                                             "bert.", "transformer."};
+constexpr std::array<std::string_view, 6> kFolderPrefixes = {"model.", "language_model.model.", "model.language_model.",
+                                                             "bert.",  "transformer.",          "backbone."};
 constexpr std::array<std::string_view, 2> kOutside = {"lm_head.", "classifier."};
 
 // Tensors that a forward pass over text has no use for.
-constexpr std::array<std::string_view, 11> kUnused = {"rope_freqs.weight",  // read with the configuration
+constexpr std::array<std::string_view, 14> kUnused = {"rope_freqs.weight",  // read with the configuration
                                                       "rope_factors_short.weight",
                                                       "rope_factors_long.weight",
                                                       "vision_tower.",
                                                       "multi_modal_projector.",
+                                                      "mm_projector.",
                                                       "model.vision_tower.",
                                                       "model.embed_vision.",
+                                                      "model.vision_adapter.",
+                                                      "model.vision_projection.",
                                                       "model.audio_tower.",
                                                       "model.embed_audio.",
                                                       "visual.",
@@ -105,21 +111,23 @@ WeightLoader::WeightLoader(const ModelFile& file, const Architecture& architectu
   read_.resize(file.tensors().size());
   total_bytes_ = std::max<int64_t>(1, static_cast<int64_t>(file.tensor_bytes()));
   if (file.container() == Container::kGguf) return;
+  recipe_ = read_quant_recipe(file).value();  // as read_config found it
   if (!config.is_encoder()) prefix_ = kFolderPrefixes[0];
   const std::string_view embedding = architecture.names.front().folder;
   for (std::string_view prefix : kFolderPrefixes) {
-    if (file.find(std::string(prefix) + std::string(embedding)) != nullptr) prefix_ = prefix;
+    if (is_there(std::string(prefix) + std::string(embedding))) prefix_ = prefix;
   }
-  if (file.find(embedding) != nullptr) prefix_.clear();  // some files of gpt-2
+  if (is_there(std::string(embedding))) prefix_.clear();  // some files of gpt-2
 }
 
 std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer) const {
   if (file_.container() == Container::kGguf) {
     std::string name = layer_name(canonical, layer);
     // Names that some architectures write instead: glm-4.5 calls the norm after attention so, hunyuan 3 has no ending,
-    // lfm2's last norm has an encoder's first one's name.
+    // lfm2's last norm has an encoder's first one's name; llama.cpp saves falcon-h1's norm without one.
     constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
         {"blk.{}.ffn_norm.weight", "blk.{}.post_attention_norm.weight"},
+        {"blk.{}.ffn_norm.weight", "blk.{}.ffn_norm"},
         {"blk.{}.exp_probs_b.bias", "blk.{}.exp_probs_b"},
         {"output_norm.weight", "token_embd_norm.weight"}};
     for (const auto& [known, other] : kOthers) {
@@ -140,9 +148,9 @@ std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer
     const auto holds = [&n](std::string_view prefix) { return n.folder.starts_with(prefix); };
     const bool outside = std::ranges::any_of(kOutside, holds);
     std::string name = (outside ? "" : prefix_) + layer_name(n.folder, layer);
-    if (outside && file_.find(name) == nullptr && file_.find("language_model." + name) != nullptr)
-      return "language_model." + name;  // beside a vision tower, in the older of two generations
-    if (file_.find(layer_name(name, 0)) != nullptr) return name;  // of an expert its first
+    if (outside && !is_there(name) && is_there("language_model." + name))
+      return "language_model." + name;               // beside a vision tower, in the older of two generations
+    if (is_there(layer_name(name, 0))) return name;  // of an expert its first
     if (first.empty()) first = std::move(name);
   }
   return first;
@@ -150,7 +158,18 @@ std::string WeightLoader::name_in_file(std::string_view canonical, int64_t layer
 
 bool WeightLoader::has(std::string_view name, int64_t layer) const {
   const std::string in_file = name_in_file(name, layer);
-  return !in_file.empty() && file_.find(in_file) != nullptr;
+  return !in_file.empty() && is_there(in_file);
+}
+
+bool WeightLoader::is_there(const std::string& in_file) const {
+  return file_.find(in_file) != nullptr || QuantisedMatrix::is_in(file_, recipe_, in_file);
+}
+
+void WeightLoader::claim(const TensorInfo& info) {
+  const auto i = static_cast<size_t>(&info - file_.tensors().data());
+  if (read_[i]) return;
+  read_[i] = true;
+  done_bytes_ += static_cast<int64_t>(info.bytes());
 }
 
 Result<TensorView> WeightLoader::find(const std::string& in_file, std::initializer_list<int64_t> shape) {
@@ -168,12 +187,45 @@ Result<TensorView> WeightLoader::find(const std::string& in_file, std::initializ
                        shape_text(shape.begin(), static_cast<int>(shape.size())),
                    in_file);
   }
-  read_[static_cast<size_t>(info - file_.tensors().data())] = true;
-  done_bytes_ += static_cast<int64_t>(info->bytes());
+  claim(*info);
+  return view;
+}
+
+namespace {
+
+std::unique_ptr<float[]> memory_for(const TensorView& view) {
+  return std::make_unique<float[]>(static_cast<size_t>((view.n_rows() * view.row_stride_bytes + 3) / 4));
+}
+
+}  // namespace
+
+Result<TensorView> WeightLoader::convert(const std::string& in_file, std::initializer_list<int64_t> shape) {
+  copy_.reset();
+  const std::vector<int64_t> dims(shape);
+  if (dims.size() != 2) {
+    return unsupported(file_.path() + ": " + in_quotes(in_file) +
+                           " is quantised, which ibid does not read of tensors with more than two dimensions",
+                       in_file);
+  }
+  const int64_t N = dims[0], K = dims[1];
+  ASSIGN_OR_RETURN(const QuantisedMatrix matrix, QuantisedMatrix::find(file_, recipe_, in_file, N, K));
+  for (const TensorInfo* info : matrix.tensors()) claim(*info);
+  is_copy_ = true;
+  TensorView view(nullptr, matrix.dtype(), {N, K});
+  if (sized_only_) return view;
+  copy_ = memory_for(view);
+  view.data = reinterpret_cast<std::byte*>(copy_.get());
+  constexpr int64_t kRows = 16;  // of a part: a cache line of GPTQ's columns
+  stream_.team().parallel_for((N + kRows - 1) / kRows, [&](int64_t part, int) {
+    matrix.rows(part * kRows, std::min(N, (part + 1) * kRows), view.row(part * kRows));
+  });
+  for (const TensorInfo* info : matrix.tensors()) file_.forget(info->view);
   return view;
 }
 
 Result<TensorView> WeightLoader::find_matrix(const std::string& in_file, std::initializer_list<int64_t> shape) {
+  is_copy_ = false;
+  if (QuantisedMatrix::is_in(file_, recipe_, in_file)) return convert(in_file, shape);
   ASSIGN_OR_RETURN(TensorView view, find(in_file, shape));
   if (!is_weight_type(view.dtype)) {
     return invalid(file_.path() + ": tensor " + in_quotes(in_file) + " is of type " +
@@ -202,14 +254,25 @@ Status WeightLoader::check_supported(const TensorView& view, const std::string& 
   return unsupported(file_.path() + ": tensor " + in_quotes(in_file) + ": " + supported.error().message, in_file);
 }
 
-Status WeightLoader::prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file) {
+Status WeightLoader::prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file,
+                             bool keeps_copy) {
   TRY(check_supported(view, in_file));
   if (sized_only_) {
     out = {.dtype = view.dtype, .n_outputs = view.dim[0], .n_inputs = view.dim[1], .pieces = pieces, .raw = view};
     out.packed_bytes = prepared_bytes(stream_, view);
     return {};
   }
-  out = pack(view, pieces, in_file);
+  if (!is_copy_) {
+    out = pack(view, pieces, in_file);
+    return {};
+  }
+  out = prepare_weight(stream_, view, pieces);  // at each load
+  if (keeps_copy || reference::selected() || out.packed_bytes == 0) {
+    copies_.push_back(std::move(copy_));
+  } else {
+    out.raw.data = nullptr;
+    copy_.reset();
+  }
   return {};
 }
 
@@ -248,7 +311,31 @@ std::vector<Weight> WeightLoader::pack_all(const TensorView& view, const KPieces
   return out;
 }
 
-Status WeightLoader::experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts) {
+AdapterSeat& WeightLoader::add_seat(std::string_view name, int64_t layer, const Weight& weight) {
+  AdapterSeat& seat = seats_.emplace_back();
+  seat.name = layer_name(name, layer);
+  seat.pattern = std::string(name) + ".weight";
+  seat.layer = layer;
+  seat.n_outputs = weight.n_outputs;
+  seat.n_inputs = weight.n_inputs;
+  seat.pieces = weight.pieces;
+  return seat;
+}
+
+void WeightLoader::give_seat(Linear& out, std::string_view name, int64_t layer) {
+  out.seat = static_cast<int32_t>(seats_.size());
+  add_seat(name, layer, out.weight);
+}
+
+Status WeightLoader::experts(std::vector<Weight>& out, int32_t& seat, const LinearSpec& spec, int64_t layer,
+                             int64_t n_experts) {
+  TRY(load_experts(out, spec, layer, n_experts));
+  seat = static_cast<int32_t>(seats_.size());
+  add_seat(spec.name, layer, out.front()).n_experts = n_experts;
+  return {};
+}
+
+Status WeightLoader::load_experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts) {
   const std::string in_file = name_in_file(std::string(spec.name) + ".weight", layer);
   const auto pieces = [&](DType dtype) {
     return spec.cut == Cut::kInputs ? pieces_of(dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs);
@@ -261,7 +348,7 @@ Status WeightLoader::experts(std::vector<Weight>& out, const LinearSpec& spec, i
       TRY(prepare(out[static_cast<size_t>(e)], view, pieces(view.dtype), of_expert));
       count(out[static_cast<size_t>(e)], false);
     }
-    return {};
+    return read_out_scales(out, spec.name, layer);
   }
   ASSIGN_OR_RETURN(TensorView view, find_matrix(in_file, {n_experts, spec.n_outputs, spec.n_inputs}));
   TRY(check_supported(view, in_file));
@@ -273,6 +360,28 @@ Status WeightLoader::experts(std::vector<Weight>& out, const LinearSpec& spec, i
     out = pack_all(view, pieces(view.dtype), in_file);
   }
   for (const Weight& weight : out) count(weight, false);
+  return read_out_scales(out, spec.name, layer);
+}
+
+Status WeightLoader::read_out_scales(std::span<Weight> weights, std::string_view name, int64_t layer) {
+  if (file_.container() != Container::kGguf) return {};
+  const std::string canonical = std::string(name) + ".scale";
+  // A scale that the architecture itself names is another thing: gemma 4's of each expert's weight.
+  if (std::ranges::any_of(architecture_.names, [&](const WeightName& n) { return n.canonical == canonical; }))
+    return {};
+  const std::string in_file = layer_name(canonical, layer);
+  if (file_.find(in_file) == nullptr) return {};
+  ASSIGN_OR_RETURN(const TensorView view, find(in_file, {static_cast<int64_t>(weights.size())}));
+  if (view.dtype != DType::kF32) {
+    return invalid(file_.path() + ": tensor " + in_quotes(in_file) + " is of type " +
+                       std::string(traits(view.dtype).name) + "; expected F32 for scales of products",
+                   in_file);
+  }
+  for (size_t e = 0; e < weights.size(); ++e) {
+    weights[e].out_scale = view.row_as<float>(0)[e];
+    if (std::isfinite(weights[e].out_scale)) continue;
+    return invalid(file_.path() + ": tensor " + in_quotes(in_file) + " has a scale that is not finite", in_file);
+  }
   return {};
 }
 
@@ -312,10 +421,6 @@ void join_mxfp4(ThreadTeam& team, const TensorView& blocks, const TensorView& ex
       for (int i = 0; i < 16; ++i) row[b].codes[i] = static_cast<uint8_t>(code(i) | code(i + 16) << 4);
     }
   });
-}
-
-std::unique_ptr<float[]> memory_for(const TensorView& view) {
-  return std::make_unique<float[]>(static_cast<size_t>((view.n_rows() * view.row_stride_bytes + 3) / 4));
 }
 
 }  // namespace
@@ -396,11 +501,16 @@ Status WeightLoader::heads(std::vector<Weight>& out, const LinearSpec& spec, int
   const std::string in_file = name_in_file(std::string(spec.name) + ".weight", layer);
   const int64_t N = spec.n_outputs, K = spec.n_inputs;
   const TensorInfo* info = in_file.empty() ? nullptr : file_.find(in_file);
-  const bool is_flat = info != nullptr && info->view.rank == 2;
+  const bool is_flat = (info != nullptr && info->view.rank == 2) ||
+                       (!in_file.empty() && QuantisedMatrix::is_in(file_, recipe_, in_file));
   ASSIGN_OR_RETURN(TensorView view,
                    is_flat ? find_matrix(in_file, {n_heads * N, K}) : find_matrix(in_file, {n_heads, N, K}));
   TRY(check_supported(view, in_file));
   view = TensorView(view.data, view.dtype, {n_heads, N, K});
+  if (is_copy_) {
+    take_copy(out, view, one_piece(K), std::move(copy_));
+    return {};
+  }
   out = sized_only_ ? std::vector<Weight>() : pack_all(view, one_piece(K), in_file);
   for (int64_t h = 0; sized_only_ && h < n_heads; ++h)
     TRY(prepare(out.emplace_back(), view.matrix(h), one_piece(K), in_file));
@@ -487,6 +597,7 @@ Status WeightLoader::float_matrix(Linear& out, std::string_view name, int64_t la
     out.weight = prepare_weight(stream_, view, pieces);
   }
   count(out.weight, false);
+  give_seat(out, name.substr(0, name.rfind('.')), layer);
   return {};
 }
 
@@ -495,8 +606,10 @@ Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, i
   const std::string in_file = name_in_file(name, layer);
   ASSIGN_OR_RETURN(TensorView view, find_matrix(in_file, {n_outputs, n_inputs}));
   if (use_packed) {
-    TRY(prepare(out, view, one_piece(n_inputs), in_file));
+    TRY(prepare(out, view, one_piece(n_inputs), in_file, /*keeps_copy=*/true));
+    TRY(read_out_scales({&out, 1}, name.substr(0, name.rfind('.')), layer));
   } else {
+    if (is_copy_) copies_.push_back(std::move(copy_));
     out = Weight{
         .dtype = view.dtype, .n_outputs = n_outputs, .n_inputs = n_inputs, .pieces = one_piece(n_inputs), .raw = view};
   }
@@ -505,9 +618,22 @@ Status WeightLoader::matrix(Weight& out, std::string_view name, int64_t layer, i
 }
 
 Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) {
+  TRY(load(out, spec, layer));
+  give_seat(out, spec.name, layer);
+  seats_.back().n_rows = spec.n_rows;
+  seats_.back().first_row = spec.first_row;
+  const WeightName* row = in_table(std::string(spec.name) + ".weight");
+  seats_.back().by_head = row != nullptr && row->by_head;
+  return {};
+}
+
+Status WeightLoader::load(Linear& out, const LinearSpec& spec, int64_t layer) {
   const std::string name(spec.name), in_file = name_in_file(name + ".weight", layer);
   out.slice.cut = spec.cut;
-  if (is_transposed(name + ".weight")) {
+  if (spec.n_rows != 0) return part_of_rows(out, spec, in_file, layer);
+  const WeightName* row = in_table(name + ".weight");
+  if (row != nullptr && row->by_head) return part_heads(out, spec, in_file, layer);
+  if (row != nullptr && row->transposed) {
     TRY(transpose(out.weight, spec, in_file));
     return spec.has_bias ? vector(out.bias, name + ".bias", layer, spec.n_outputs) : Status{};
   }
@@ -516,6 +642,7 @@ Status WeightLoader::linear(Linear& out, const LinearSpec& spec, int64_t layer) 
   TRY(prepare(out.weight, view,
               in_pieces ? pieces_of(view.dtype, spec.n_inputs, spec.group_len) : one_piece(spec.n_inputs), in_file));
   count(out.weight, false);
+  TRY(read_out_scales({&out.weight, 1}, spec.name, layer));
   return spec.has_bias ? vector(out.bias, name + ".bias", layer, spec.n_outputs) : Status{};
 }
 
@@ -525,8 +652,23 @@ Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t laye
   const TensorInfo* info = file_.find(in_file);
   const bool is_row = info != nullptr && info->view.rank == 2 && info->view.dim[0] == 1;
   ASSIGN_OR_RETURN(TensorView view, is_row ? find(in_file, {1, len}) : find(in_file, {len}));
-  TRY(expect_floats(view, in_file, "a norm or a bias"));
-  if (is_row) view = TensorView(view.data, view.dtype, {len});
+  return take_vector(out, view, in_file, offset, factor);
+}
+
+Status WeightLoader::flat(TensorView& out, std::string_view name, int64_t layer, int64_t n_rows, int64_t n_columns) {
+  const std::string in_file = name_in_file(name, layer);
+  const TensorInfo* info = file_.find(in_file);
+  const bool is_matrix = info != nullptr && info->view.rank == 2;
+  ASSIGN_OR_RETURN(const TensorView view,
+                   is_matrix ? find(in_file, {n_rows, n_columns}) : find(in_file, {n_rows * n_columns}));
+  return take_vector(out, view, in_file, 0, 1);
+}
+
+Status WeightLoader::take_vector(TensorView& out, const TensorView& in_shape, const std::string& in_file, float offset,
+                                 float factor) {
+  TRY(expect_floats(in_shape, in_file, "a norm or a bias"));
+  const int64_t len = in_shape.n_elements();
+  const TensorView view(in_shape.data, in_shape.dtype, {len});
   if (view.dtype == DType::kF32 && offset == 0 && factor == 1) {
     mapped_bytes_ += view.row_stride_bytes;
     out = view;
@@ -562,9 +704,47 @@ Status WeightLoader::taps(TensorView& out, std::string_view name, int64_t layer,
   return {};
 }
 
-bool WeightLoader::is_transposed(std::string_view canonical) const {
+const WeightName* WeightLoader::in_table(std::string_view canonical) const {
   const auto row = std::ranges::find(architecture_.names, canonical, &WeightName::canonical);
-  return file_.container() != Container::kGguf && row != architecture_.names.end() && row->transposed;
+  return file_.container() == Container::kGguf || row == architecture_.names.end() ? nullptr : &*row;
+}
+
+Status WeightLoader::part_of_rows(Linear& out, const LinearSpec& spec, const std::string& in_file, int64_t layer) {
+  CHECK(spec.cut != Cut::kInputs && spec.first_row + spec.n_outputs <= spec.n_rows);
+  ASSIGN_OR_RETURN(const TensorView whole, find_matrix(in_file, {spec.n_rows, spec.n_inputs}));
+  TRY(check_supported(whole, in_file));
+  std::vector<Weight> one;
+  std::byte* first = sized_only_ ? nullptr : whole.row(spec.first_row);
+  take_copy(one, TensorView(first, whole.dtype, {1, spec.n_outputs, spec.n_inputs}), one_piece(spec.n_inputs),
+            is_copy_ ? std::move(copy_) : nullptr);
+  out.weight = one.front();
+  if (!spec.has_bias) return {};
+  TRY(vector(out.bias, std::string(spec.name) + ".bias", layer, spec.n_rows));
+  out.bias =
+      TensorView(out.bias.data + spec.first_row * static_cast<int64_t>(sizeof(float)), DType::kF32, {spec.n_outputs});
+  return {};
+}
+
+Status WeightLoader::part_heads(Linear& out, const LinearSpec& spec, const std::string& in_file, int64_t layer) {
+  const int64_t N = spec.n_outputs, H = config_.layers[static_cast<size_t>(layer)].n_heads, D = N / 3 / H;
+  CHECK(N == 3 * H * D, "a query, a key and a value for each head");
+  const auto place = [&](int64_t r) { return (r / D % 3 * H + r / D / 3) * D + r % D; };
+  ASSIGN_OR_RETURN(const TensorView view, find_matrix(in_file, {N, spec.n_inputs}));
+  TRY(check_supported(view, in_file));
+  auto copy = sized_only_ ? nullptr : memory_for(view);
+  TensorView parted(reinterpret_cast<std::byte*>(copy.get()), view.dtype, {1, N, spec.n_inputs});
+  for (int64_t r = 0; r < N && !sized_only_; ++r)
+    std::memcpy(parted.row(place(r)), view.row(r), static_cast<size_t>(view.row_stride_bytes));
+  std::vector<Weight> one;
+  take_copy(one, parted, one_piece(spec.n_inputs), std::move(copy));
+  out.weight = one.front();
+  if (!spec.has_bias) return {};
+  TRY(vector(out.bias, std::string(spec.name) + ".bias", layer, N));
+  const auto* values = out.bias.row_as<const float>(0);
+  std::vector<float> in_parts(static_cast<size_t>(N));
+  for (int64_t r = 0; r < N; ++r) in_parts[static_cast<size_t>(place(r))] = values[r];
+  constant(out.bias, in_parts);
+  return {};
 }
 
 Status WeightLoader::transpose(Weight& out, const LinearSpec& spec, const std::string& in_file) {
@@ -590,27 +770,30 @@ Status WeightLoader::transpose(Weight& out, const LinearSpec& spec, const std::s
   return {};
 }
 
-void WeightLoader::constant(TensorView& out, int64_t len, float value) {
-  auto values = std::make_unique<float[]>(static_cast<size_t>(len));
-  std::fill_n(values.get(), len, value);
-  out = TensorView(values.get(), DType::kF32, {len});
-  repacked_bytes_ += len * 4;
-  copies_.push_back(std::move(values));
+void WeightLoader::constant(TensorView& out, std::span<const float> values) {
+  auto copy = std::make_unique<float[]>(values.size());
+  std::ranges::copy(values, copy.get());
+  out = TensorView(copy.get(), DType::kF32, {std::ssize(values)});
+  repacked_bytes_ += static_cast<int64_t>(values.size_bytes());
+  copies_.push_back(std::move(copy));
 }
 
-void WeightLoader::map(TensorView& vector, float (*of)(float)) {
-  const auto n = static_cast<size_t>(vector.row_len());
-  auto copy = std::make_unique<float[]>(n);
-  std::transform(vector.row_as<const float>(0), vector.row_as<const float>(0) + n, copy.get(), of);
-  vector = TensorView(copy.get(), DType::kF32, {vector.row_len()});
-  repacked_bytes_ += static_cast<int64_t>(n * sizeof(float));
-  copies_.push_back(std::move(copy));
+Status WeightLoader::decay(TensorView& out, std::string_view name, int64_t layer, int64_t len) {
+  TRY(flat(out, name, layer, len, 1));
+  if (file_.container() == Container::kGguf) return {};
+  std::vector<float> values(out.row_as<const float>(0), out.row_as<const float>(0) + len);
+  for (float& a_log : values) a_log = -math::exp(a_log);
+  constant(out, values);
+  return {};
 }
 
 Status WeightLoader::expect_all_read() const {
   for (size_t i = 0; i < read_.size(); ++i) {
     const std::string& name = file_.tensors()[i].name;
     if (read_[i] || may_stay_unread(name, config_)) continue;
+    if (file_.container() == Container::kGguf && name.ends_with(".input_scale"))
+      continue;  // of activations in four bits
+    if (recipe_.method != QuantMethod::kNone && is_beside_quantised(file_.tensors()[i])) continue;
     return unsupported(file_.path() + " has a tensor " + in_quotes(name) + " that ibid's " + config_.architecture +
                            " does not use; leaving it out would change the answers",
                        name);

@@ -5,12 +5,15 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "format/model_file.h"
+#include "format/quant_recipe.h"
 #include "kernels/weight.h"
+#include "model/adapters.h"
 #include "model/arch/architecture.h"
 #include "model/config.h"
 #include "model/linear_layer.h"
@@ -30,6 +33,9 @@ struct LinearSpec {
   Cut cut = Cut::kNone;
   int64_t group_len = 1;  // of inputs that stay together on one rank (kernels/k_pieces.h)
   bool has_bias = false;
+  // Where its tensors are a part of others': their rows in all, of which it has those from the first on. 0: they are
+  // not.
+  int64_t n_rows = 0, first_row = 0;
 };
 
 // How a file keeps the rows of two matrices that are one product: gate above up, or row 2 i and row 2 i + 1 row i of
@@ -51,10 +57,11 @@ class WeightLoader {
   Status matrix(Weight& out, std::string_view name, int64_t layer, int64_t n_outputs, int64_t n_inputs,
                 bool use_packed = true);
   // A product of the forward pass. One that ranks would cut along its inputs is summed in pieces of K.
+  // Gets a seat for adapters.
   Status linear(Linear& out, const LinearSpec& spec, int64_t layer);
   // The E matrices of a layer's experts, each of spec's sizes, as E weights: from one tensor [E, N, K], or from one
-  // tensor for each.
-  Status experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts);
+  // tensor for each; and their seat.
+  Status experts(std::vector<Weight>& out, int32_t& seat, const LinearSpec& spec, int64_t layer, int64_t n_experts);
   // The same of a folder of gpt-oss, which keeps columns, [E, K, N]; or MXFP4 as its blocks [E, N, K / 32, 16], of
   // which byte i holds values 2 i and 2 i + 1, beside their exponents [E, N, K / 32]. What is prepared is a copy in the
   // order of GGUF, one tensor at a time, and is packed at each load.
@@ -79,17 +86,21 @@ class WeightLoader {
   // stay in the mapping.
   Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f,
                 float factor = 1.0f);
-  // A vector [len] of `value`, of no tensor: the weight or the bias of a norm that has none.
-  void constant(TensorView& out, int64_t len, float value);
+  // A vector [n_rows n_columns], which GGUF has as a matrix, as F32.
+  Status flat(TensorView& out, std::string_view name, int64_t layer, int64_t n_rows, int64_t n_columns);
+  // A vector of no tensor: slopes of heads, the weight or the bias of a norm that has none.
+  void constant(TensorView& out, std::span<const float> values);
 
   // The taps of a convolution over time, [n_taps, n_channels] F32 whatever its type of floats. A file has them channel
   // by channel: [n_channels, n_taps], in a folder [n_channels, 1, n_taps].
   Status taps(TensorView& out, std::string_view name, int64_t layer, int64_t n_taps, int64_t n_channels);
 
-  // Whether the file is a folder, whose tensors differ from GGUF's in more than their names.
-  bool reads_folder() const { return file_.container() != Container::kGguf; }
-  // Each number of a vector by `of`, in a copy.
-  void map(TensorView& vector, float (*of)(float));
+  // What heads of a recurrent layer decay by, [len] below 0: GGUF has it, a folder the logarithm of its size.
+  Status decay(TensorView& out, std::string_view name, int64_t layer, int64_t len);
+
+  // A seat for a product whose weight was not read by its name: tied outputs.
+  void give_seat(Linear& out, std::string_view name, int64_t layer);
+  std::vector<AdapterSeat> take_seats() { return std::move(seats_); }
 
   // After all reads: a tensor that nothing read is an error that names it, except those known to be of no use to us.
   Status expect_all_read() const;
@@ -103,21 +114,40 @@ class WeightLoader {
   std::vector<std::unique_ptr<float[]>> take_copies() { return std::move(copies_); }
 
  private:
-  // By their names in the file.
+  // By their names in the file. `find_matrix` also finds one of a folder that has several tensors for it
+  // (format/quantised_matrix.h): the view is of a copy, which `copy_` holds until the next one is made; null where
+  // nothing is read.
+  bool is_there(const std::string& in_file) const;
   Result<TensorView> find(const std::string& in_file, std::initializer_list<int64_t> shape);
   Result<TensorView> find_matrix(const std::string& in_file, std::initializer_list<int64_t> shape);
+  Status load(Linear& out, const LinearSpec& spec, int64_t layer);
+  Status load_experts(std::vector<Weight>& out, const LinearSpec& spec, int64_t layer, int64_t n_experts);
+  AdapterSeat& add_seat(std::string_view name, int64_t layer, const Weight& weight);
   // A folder's matrix [n_inputs, n_outputs] (WeightName::transposed), as the other way around in F32, not packed
   // before.
   Status transpose(Weight& out, const LinearSpec& spec, const std::string& in_file);
-  bool is_transposed(std::string_view canonical) const;
-  Status prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file);
+  // A vector of all numbers of a tensor of floats.
+  Status take_vector(TensorView& out, const TensorView& in_shape, const std::string& in_file, float offset,
+                     float factor);
+  // The same of one whose rows are by head (WeightName::by_head), in the order of GGUF, of its own type; and its bias.
+  Status part_heads(Linear& out, const LinearSpec& spec, const std::string& in_file, int64_t layer);
+  const WeightName* in_table(std::string_view canonical) const;  // of a folder; null: none, or a GGUF
+  // The copy of a quantised folder's matrix is kept where it is read as it is, or `keeps_copy`; it has no packed file.
+  Status prepare(Weight& out, const TensorView& view, const KPieces& pieces, const std::string& in_file,
+                 bool keeps_copy = false);
   Weight pack(const TensorView& view, const KPieces& pieces, const std::string& in_file);
   std::vector<Weight> pack_all(const TensorView& view, const KPieces& pieces, const std::string& in_file);
-  // E matrices of a copy [E, N, K], whose data is null where nothing is read.
+  Status part_of_rows(Linear& out, const LinearSpec& spec, const std::string& in_file, int64_t layer);
+  // E matrices of a copy [E, N, K], whose data is null where nothing is read; or, without a copy, of the file.
   void take_copy(std::vector<Weight>& out, const TensorView& view, const KPieces& pieces,
                  std::unique_ptr<float[]> copy);
   Status expect_floats(const TensorView& view, const std::string& in_file, std::string_view what) const;
+  // The factors of products that a GGUF file has as NAME.scale beside NAME.weight, F32 [1], of E experts [E]; most have
+  // none. (NAME.input_scale, of 4-bit activations, is not read.)
+  Status read_out_scales(std::span<Weight> weights, std::string_view name, int64_t layer);
   Status check_supported(const TensorView& view, const std::string& in_file) const;
+  Result<TensorView> convert(const std::string& in_file, std::initializer_list<int64_t> shape);
+  void claim(const TensorInfo& info);
   void count(const Weight& weight, bool reads_raw);
   // Of several names that the tensor may have in a folder the one that the file has, else the first; empty: the
   // architecture has no such tensor in a folder.
@@ -135,6 +165,10 @@ class WeightLoader {
   std::string prefix_;  // of a folder's names
   std::vector<bool> read_;
   std::vector<std::unique_ptr<float[]>> copies_;
+  std::vector<AdapterSeat> seats_;
+  QuantRecipe recipe_;
+  std::unique_ptr<float[]> copy_;  // of the matrix that was found last, where it was converted
+  bool is_copy_ = false;           // it was
   int64_t mapped_bytes_ = 0, repacked_bytes_ = 0, done_bytes_ = 0, total_bytes_ = 1;
 };
 

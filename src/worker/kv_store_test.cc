@@ -127,7 +127,7 @@ TEST(KvStore, ALayerThatNoKernelReadsIsRefusedByItsNumber) {
             "layer 1 keeps 2 key/value heads of 260; attention runs multiples of 8, up to 576");
   layers[1] = {heads(2, 64), DType::kQ8_0};
   EXPECT_EQ(KvStore::create(layers, 4).error().message,
-            "layer 1 keeps keys and values as Q8_0 in groups of 1; expected F32, F16 or BF16 without groups");
+            "layer 1 keeps keys and values as Q8_0; expected F32, F16, BF16 or I8");
 }
 
 }  // namespace

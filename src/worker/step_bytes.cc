@@ -24,9 +24,10 @@ enum Flag : uint32_t {
   kPlaces = 16,
   kPaths = 32,
   kTypes = 64,
-  kStates = 128
+  kStates = 128,
+  kAdapters = 256
 };
-constexpr uint32_t kAllFlags = 255;
+constexpr uint32_t kAllFlags = 511;
 
 struct StepHead {
   uint32_t magic = kMagic, flags = 0;
@@ -48,6 +49,7 @@ StepHead head_of(const StepWork& work) {
   if (b.places != nullptr) h.flags |= kPlaces;
   if (b.token_types != nullptr) h.flags |= kTypes;
   if (b.state_out != nullptr) h.flags |= kStates;
+  if (b.adapters != nullptr) h.flags |= kAdapters;
   if (b.path_start != nullptr) h.flags |= kPaths, h.n_path_slots = b.path_start[b.n_tokens];
   return h;
 }
@@ -68,6 +70,7 @@ void each_array(const StepHead& h, Batch& b, Visit visit) {
   if (h.flags & kPaths) visit(b.path_start, T + 1), visit(b.path_slots, static_cast<size_t>(h.n_path_slots));
   if (h.flags & kStates) visit(b.state_in, S), visit(b.state_out, T);
   if (h.flags & kTypes) visit(b.token_types, T);
+  if (h.flags & kAdapters) visit(b.adapters, S);
 }
 
 Error bad(const char* what) { return invalid("These bytes are no step of this worker: " + std::string(what) + "."); }
@@ -122,6 +125,8 @@ const char* wrong_batch(const StepHead& h, const ForwardBatch& b, const StepLimi
   if (b.state_out != nullptr && (!all_within(b.state_in, h.n_sequences, -1, limits.n_states) ||
                                  !all_within(b.state_out, h.n_tokens, -1, limits.n_states)))
     return "a state outside the pool";
+  if (b.adapters != nullptr && !all_within(b.adapters, h.n_sequences, -1, limits.n_adapters))
+    return "an adapter that is not there";
   if (b.path_start != nullptr) {
     if (!ascends(b.path_start, h.n_tokens, h.n_path_slots)) return "paths that do not ascend";
     if (!all_within(b.path_slots, h.n_path_slots, 0, n_slots)) return "a path outside the pool";

@@ -25,6 +25,7 @@ struct StepLimits {
   int32_t n_tokens = 0, n_rows = 0;                     // of the largest step
   int32_t n_blocks = 0, n_host_blocks = 0;              // of the pools
   int32_t n_states = 0, n_host_states = 0;              // of recurrent states
+  int32_t n_adapters = 0;                               // slots of adapters
   int32_t vocab_size = 0, context_len = 0, window = 0;  // of the model
 };
 

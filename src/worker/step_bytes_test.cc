@@ -18,6 +18,7 @@ constexpr StepLimits kLimits = {.n_tokens = 64,
                                 .n_host_blocks = 8,
                                 .n_states = 12,
                                 .n_host_states = 3,
+                                .n_adapters = 5,
                                 .vocab_size = 100,
                                 .context_len = 128,
                                 .window = 32};
@@ -67,6 +68,7 @@ struct RandomStep {
 
     if (has_states) arrays.add_state_in(up_to(kLimits.n_states + 1) - 1);
     arrays.add_blocks(table);
+    if (up_to(3) == 0) arrays.set_adapter(up_to(kLimits.n_adapters + 1) - 1);
     arrays.end_sequence();
   }
   std::vector<std::byte> bytes() const {

@@ -37,6 +37,29 @@ const Shape kShapes[] = {
     {.heads = 3, .kv_heads = 1, .head_len = 64, .dtype = DType::kF16, .value_len = 64, .latent = true},
 };
 
+// Of heads with slopes, their numbers powers of two or not.
+const Shape kSlopes[] = {
+    {.heads = 8, .kv_heads = 8, .head_len = 64, .dtype = DType::kF16, .has_slopes = true},
+    {.heads = 12, .kv_heads = 4, .head_len = 128, .dtype = DType::kBF16, .block_len = 32, .has_slopes = true},
+    {.heads = 7, .kv_heads = 1, .head_len = 40, .dtype = DType::kF32, .block_len = 8, .has_slopes = true},
+    {.heads = 30, .kv_heads = 1, .head_len = 16, .dtype = DType::kF16, .window = 70, .has_slopes = true},
+    {.heads = 6,
+     .kv_heads = 2,
+     .head_len = 80,
+     .dtype = DType::kF16,
+     .soft_cap = 6.0f,
+     .has_sinks = true,
+     .has_slopes = true,
+     .value_len = 48},
+    {.heads = 5,
+     .kv_heads = 1,
+     .head_len = 72,
+     .dtype = DType::kF32,
+     .has_slopes = true,
+     .value_len = 40,
+     .latent = true},
+};
+
 std::string spelled(const Shape& s) {
   return std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.head_len) + "," +
          std::to_string(s.geometry().value_len) + (s.latent ? ", latent, " : ", ") + std::string(traits(s.dtype).name) +
@@ -64,9 +87,9 @@ Paged::Rows one_by_one(const Shape& shape, ThreadTeam& team) {
   return paged.rows();
 }
 
-TEST(AttentionHeads, OfAllLengthsEqualTheReferenceWithTheSameBitsOnEveryInstructionSet) {
+void expect_those_of_the_reference(std::span<const Shape> shapes) {
   ThreadTeam team(2);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes) {
     SCOPED_TRACE(spelled(shape));
     reference::select(true);
     const Paged::Rows want = chunks_and_decodes(shape, team);
@@ -86,10 +109,16 @@ TEST(AttentionHeads, OfAllLengthsEqualTheReferenceWithTheSameBitsOnEveryInstruct
     });
   }
 }
+TEST(AttentionHeads, OfAllLengthsEqualTheReferenceWithTheSameBitsOnEveryInstructionSet) {
+  expect_those_of_the_reference(kShapes);
+}
+TEST(AttentionHeads, WithSlopesEqualTheReferenceWithTheSameBitsOnEveryInstructionSet) {
+  expect_those_of_the_reference(kSlopes);
+}
 
-TEST(AttentionHeads, BitsDependOnNeitherCompanyNorChunksNorThreadsNorBlocks) {
+void expect_bits_of_any_schedule(std::span<const Shape> shapes) {
   ThreadTeam one(1), three(3);
-  for (Shape shape : kShapes) {
+  for (Shape shape : shapes) {
     SCOPED_TRACE(spelled(shape));
     const Paged::Rows rows = chunks_and_decodes(shape, one);
     ASSERT_EQ(difference(rows, chunks_and_decodes(shape, three, 9)), "");
@@ -100,11 +129,15 @@ TEST(AttentionHeads, BitsDependOnNeitherCompanyNorChunksNorThreadsNorBlocks) {
     }
   }
 }
+TEST(AttentionHeads, BitsDependOnNeitherCompanyNorChunksNorThreadsNorBlocks) { expect_bits_of_any_schedule(kShapes); }
+TEST(AttentionHeads, WithSlopesHaveBitsOfNeitherCompanyNorChunksNorThreadsNorBlocks) {
+  expect_bits_of_any_schedule(kSlopes);
+}
 
 // A decode whose pieces several threads share.
-TEST(AttentionHeads, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
+void expect_bits_of_one_thread(std::span<const Shape> shapes) {
   ThreadTeam one(1), four(4);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes) {
     SCOPED_TRACE(spelled(shape));
     const auto rows = [&](ThreadTeam& team) {
       Paged paged(shape, 1, 1400);
@@ -117,13 +150,15 @@ TEST(AttentionHeads, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) {
     ASSERT_EQ(difference(rows(one), rows(four)), "");
   }
 }
+TEST(AttentionHeads, ALongDecodeIsSplitOverPiecesWithoutAChangedBit) { expect_bits_of_one_thread(kShapes); }
+TEST(AttentionHeads, ALongDecodeWithSlopesIsSplitOverPiecesWithoutAChangedBit) { expect_bits_of_one_thread(kSlopes); }
 
 // Drafts whose keys lie anywhere, and each after its own path.
-TEST(AttentionHeads, APathHasTheBitsOfAPlainSequence) {
+void expect_bits_of_a_plain_sequence(std::span<const Shape> shapes) {
   constexpr int32_t kText = 250, kDrafts = 9;
   ThreadTeam team(2);
   Stream s(team);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes) {
     SCOPED_TRACE(spelled(shape));
     Paged plain(shape, 1, 300), drafts(shape, 1, 300, 4);
     for (Paged* paged : {&plain, &drafts}) paged->step(s, {{0, 0, kText}}, false);
@@ -139,6 +174,8 @@ TEST(AttentionHeads, APathHasTheBitsOfAPlainSequence) {
     ASSERT_EQ(difference(plain.rows(), drafts.rows()), "");
   }
 }
+TEST(AttentionHeads, APathHasTheBitsOfAPlainSequence) { expect_bits_of_a_plain_sequence(kShapes); }
+TEST(AttentionHeads, APathWithSlopesHasTheBitsOfAPlainSequence) { expect_bits_of_a_plain_sequence(kSlopes); }
 
 // To the bit, though the rows lie once and in another order.
 TEST(AttentionHeads, LatentRowsGiveWhatKeysThatBeginWithTheirValuesGive) {

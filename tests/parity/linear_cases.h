@@ -18,10 +18,11 @@
 
 namespace ibid {
 
-inline constexpr DType kMatrixDTypes[] = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
-                                          DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
-                                          DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
-                                          DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
+inline constexpr DType kMatrixDTypes[] = {
+    DType::kF32,     DType::kF16,   DType::kBF16,  DType::kQ4_0,  DType::kQ4_1,    DType::kQ5_0,   DType::kQ5_1,
+    DType::kQ8_0,    DType::kQ2_K,  DType::kQ3_K,  DType::kQ4_K,  DType::kQ5_K,    DType::kQ6_K,   DType::kIQ4_NL,
+    DType::kIQ4_XS,  DType::kMXFP4, DType::kIQ1_S, DType::kIQ1_M, DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S,
+    DType::kIQ3_XXS, DType::kIQ3_S, DType::kTQ1_0, DType::kTQ2_0, DType::kNVFP4,   DType::kQ1_0,   DType::kQ2_0};
 
 // Row bytes of W[N, K] with all codes and scales of sub-blocks taken from anywhere (or every byte `all`), and scales
 // that keep sums finite.
@@ -54,6 +55,10 @@ inline std::vector<std::byte> random_weight_bytes(DType dtype, int64_t N, int64_
         return block + offsetof(BlockQ3_K, scale);
       case DType::kQ6_K:
         return block + offsetof(BlockQ6_K, scale);
+      case DType::kTQ1_0:
+        return block + offsetof(BlockTQ1_0, scale);
+      case DType::kTQ2_0:
+        return block + offsetof(BlockTQ2_0, scale);
       default:
         return block;
     }
@@ -63,6 +68,15 @@ inline std::vector<std::byte> random_weight_bytes(DType dtype, int64_t N, int64_
   for (size_t block = 0; block < bytes.size(); block += block_bytes) {
     if (dtype == DType::kMXFP4) {
       bytes[block] = static_cast<std::byte>(120 + random() % 8);
+      continue;
+    }
+    if (dtype == DType::kNVFP4) continue;  // any scale is finite
+    if (dtype == DType::kIQ1_M) {          // four bits of the scale at the end of each of four words
+      const uint16_t half = float_to_half(normal(random));
+      for (size_t i = 0; i < 4; ++i) {
+        std::byte& high = bytes[block + offsetof(BlockIQ1_M, scales) + 2 * i + 1];
+        high = (high & std::byte{15}) | static_cast<std::byte>((half >> (4 * i) & 15) << 4);
+      }
       continue;
     }
     put(scale_at(block), float_to_half(normal(random)));

@@ -33,7 +33,7 @@ class Contract {
  public:
   explicit Contract(const Weight& w) : w_(w), layout_(block_layout(w.dtype)) {}
 
-  float output(const ContractRow& x, int64_t n) const { return tree(x, n, 0, w_.pieces.n); }
+  float output(const ContractRow& x, int64_t n) const { return tree(x, n, 0, w_.pieces.n) * w_.out_scale; }
   float piece(const ContractRow& x, int64_t n, int i) const {
     const int64_t k = w_.pieces.edges[static_cast<size_t>(i)], k_end = w_.pieces.edges[static_cast<size_t>(i) + 1];
     if (is_quantised(w_.dtype)) return quantised(x, n, k, k_end);
@@ -117,7 +117,8 @@ class Contract {
       case cpu::Factors::kHalf:
         return half_at(p + at * 2);
       case cpu::Factors::kByte:
-        return (which == 0 ? of_super : -of_super) * static_cast<float>(static_cast<int8_t>(p[at]));
+        return (which == 0 ? of_super : -of_super) * static_cast<float>(static_cast<int8_t>(p[at])) /
+               static_cast<float>(layout_.divisor);
       case cpu::Factors::kNibble: {
         const uint8_t both = p[group % n_groups * cpu::kTileOutputs + o];
         return which == 0 ? of_super * static_cast<float>(both & 15) : -of_super * static_cast<float>(both >> 4);

@@ -6,9 +6,11 @@
 #include <map>
 
 #include "base/thread_team.h"
+#include "kernels/kv_codes.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 #include "parity/harness.h"
+#include "tensor/half.h"
 
 namespace ibid::parity {
 
@@ -21,9 +23,11 @@ struct Shape {
   float soft_cap = 0.0f;
   int32_t window = 0;
   bool has_sinks = false;          // of each head one, drawn
+  bool has_slopes = false;         // likewise, from 1 on, each less than the one before
   int32_t value_len = 0;           // 0: head_len
   bool latent = false;             // one row for keys and values
   bool values_begin_keys = false;  // of heads: a value is the key's first elements, as in a latent row
+  bool rounds_to_codes = false;    // keys and values are what codes of them stand for (kernels/kv_codes.h)
 
   KvGeometry geometry() const {
     return {.kind = latent ? KvKind::kLatent : KvKind::kHeads,
@@ -120,6 +124,12 @@ class Paged {
         for (int32_t h = 0; h < shape_.kv_heads; ++h)
           std::copy_n(k.row(row) + h * kv_.key_len, kv_.value_len, v.row(row) + h * kv_.value_len);
       }
+      if (shape_.rounds_to_codes) {
+        for (int32_t h = 0; h < shape_.kv_heads; ++h) {
+          round_to_codes(k.row(row) + h * kv_.key_len, kv_.key_len);
+          round_to_codes(v.row(row) + h * kv_.value_len, kv_.value_len);
+        }
+      }
       if (a.positions[t] >= not_finite_from) {
         std::fill_n(k.row(row), k_len, std::nanf(""));
         std::fill_n(v.row(row), v_len, INFINITY);
@@ -151,8 +161,13 @@ class Paged {
     if (!attend) return;
     std::vector<float> sinks(static_cast<size_t>(shape_.heads));
     draw(sinks.data(), shape_.heads, 77);
-    const ops::AttentionParams params = {1.0f / std::sqrt(static_cast<float>(shape_.head_len)), shape_.soft_cap,
-                                         shape_.window, shape_.has_sinks ? sinks.data() : nullptr};
+    std::vector<float> slopes;
+    for (int32_t h = 0; h < shape_.heads; ++h) slopes.push_back(1.0f / static_cast<float>(1 + h * h));
+    const ops::AttentionParams params = {.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_len)),
+                                         .soft_cap = shape_.soft_cap,
+                                         .window = shape_.window,
+                                         .sinks = shape_.has_sinks ? sinks.data() : nullptr,
+                                         .slopes = shape_.has_slopes ? slopes.data() : nullptr};
     ops::paged_attention(s, out.view(), q.view(), kv_, batch, params);
     ASSERT_TRUE(q.untouched_around() && k.untouched_around() && v.untouched_around() && out.untouched_around());
     int64_t row = 0;
@@ -214,6 +229,11 @@ class Paged {
     a.query_start.push_back(static_cast<int32_t>(a.positions.size()));
     a.block_start.push_back(static_cast<int32_t>(a.table.size()));
     a.kv_len.push_back(highest);
+  }
+  static void round_to_codes(float* x, int32_t n) {
+    int8_t codes[kMaxHeadLen];
+    const float scale = half_to_float(quantise_head(x, n, codes));
+    for (int32_t i = 0; i < n; ++i) x[i] = static_cast<float>(codes[i]) * scale;
   }
   static void draw(float* row, int32_t n, uint64_t seed) {
     uint64_t x = seed * 0x9e3779b97f4a7c15ULL + 0x1234567;

@@ -156,10 +156,28 @@ TEST(Recurrent, ConvolutionsOverTheirInputGoOnFromAnyState) {
     check(
         x, (L - 1) * N,
         [&](Stream& s, int64_t begin, int64_t end, const ForwardBatch& b, const LayerStates& states) {
-          ops::conv_silu(s, rows_of(x, begin, end), rows_of(x, begin, end), taps.view(), b, states);
+          ops::conv_silu(s, rows_of(x, begin, end), rows_of(x, begin, end), taps.view(), {}, b, states);
         },
         [&](Stream&, int64_t, int64_t, const ForwardBatch& b, const LayerStates& states) {
-          reference::conv_silu(x.view(), x.view(), taps.view(), b, states);
+          reference::conv_silu(x.view(), x.view(), taps.view(), {}, b, states);
+        },
+        [&] { x.fill(3); }, workspace_of((L - 1) * N));
+  }
+}
+
+TEST(Recurrent, ConvolutionsWithBiasesGoOnFromAnyState) {
+  for (const int64_t N : {1, 17, 300}) {
+    const int64_t L = 4;
+    Guarded x(kTokens, N), taps(L, N, 0), bias(1, N);
+    taps.fill(2, -1, 1);
+    bias.fill(4, -1, 1);
+    check(
+        x, (L - 1) * N,
+        [&](Stream& s, int64_t begin, int64_t end, const ForwardBatch& b, const LayerStates& states) {
+          ops::conv_silu(s, rows_of(x, begin, end), rows_of(x, begin, end), taps.view(), bias.vector(), b, states);
+        },
+        [&](Stream&, int64_t, int64_t, const ForwardBatch& b, const LayerStates& states) {
+          reference::conv_silu(x.view(), x.view(), taps.view(), bias.vector(), b, states);
         },
         [&] { x.fill(3); }, workspace_of((L - 1) * N));
   }
@@ -203,6 +221,36 @@ TEST(Recurrent, ValueHeadsReadTheirKeyHead) {
   for (int64_t h = 0; h < 6; ++h) {
     EXPECT_EQ(grouped.key_head(h), h / 3);
     EXPECT_EQ(tiled.key_head(h), h % 2);
+  }
+}
+
+TEST(Recurrent, StateSpacesGoOnFromAnyState) {
+  const SsmHeads kHeads[] = {{1, 1, 8, 8},    {4, 2, 16, 24}, {6, 3, 40, 16},
+                             {4, 1, 128, 40}, {6, 2, 80, 24}, {2, 2, 64, 128}};
+  for (const SsmHeads& heads : kHeads) {
+    SCOPED_TRACE(::testing::Message() << heads.n_heads << ", " << heads.n_groups << ", " << heads.head_len << ", "
+                                      << heads.state_len);
+    const int64_t H = heads.n_heads;
+    Guarded xbc(kTokens, heads.xbc_len()), dt(kTokens, H), decay(1, H), bias(1, H), skip(1, H),
+        out(kTokens, heads.x_len());
+    xbc.fill(1, -0.3F, 0.3F);
+    dt.fill(2, -25, 25);
+    decay.fill(4, -2, 0);
+    bias.fill(5, -1, 1);
+    skip.fill(6, -2, 2);
+    const auto inputs = [&](int64_t begin, int64_t end) {
+      return ops::SsmInputs{rows_of(xbc, begin, end), rows_of(dt, begin, end), decay.vector(), bias.vector(),
+                            skip.vector()};
+    };
+    check(
+        out, heads.n_values(),
+        [&](Stream& s, int64_t begin, int64_t end, const ForwardBatch& batch, const LayerStates& states) {
+          ops::ssm_scan(s, rows_of(out, begin, end), inputs(begin, end), heads, batch, states);
+        },
+        [&](Stream&, int64_t begin, int64_t end, const ForwardBatch& batch, const LayerStates& states) {
+          reference::ssm_scan(out.view(), inputs(begin, end), heads, batch, states);
+        },
+        [&] { out.fill_nan(); }, workspace_of(heads.head_len * heads.state_len));
   }
 }
 

@@ -130,6 +130,15 @@ TEST(RowParity, ReluSquared) {
         [](Case& c, Between& want) { reference::relu_squared(want.view, c.x.view()); }, kAdd);
 }
 
+TEST(RowParity, Clamp) {
+  check([](Stream& s, Case& c) { ops::clamp(s, c.x.view(), 0.7f); },
+        [](Case& c, Between& want) {
+          want = copy(c.x);
+          reference::clamp(want.view, double{0.7f});
+        },
+        kAdd, &Case::x);
+}
+
 // Positions on both sides of where the factor changes.
 std::vector<int32_t> positions_of(const TensorView& x) {
   std::vector<int32_t> positions;

@@ -32,9 +32,15 @@ void strips(const AttentionTask& task, const Rows& rows, int group, Range which,
     for (int r = 0; r < n; ++r) {
       visible[r] = {most(rows.begin[first + r] - tile_begin, 0), least(rows.end[first + r] - tile_begin, kTileLen)};
     }
+    Bias biases[kStripRows];
+    for (int r = 0; r < n && task.slopes != nullptr; ++r) {
+      const int head = group * task.n_heads + (row + r) % task.n_heads;
+      biases[r] = {task.slopes[head], rows.end[first + r] - 1 - tile_begin};
+    }
     const int place = group * rows.group_places + first;
     const float* q = rows.q + place / kStripRows * kStripRows * rows.q_len + place % kStripRows;
-    strip_tile(task, n, q, visible, tile, state.m + place, state.l + 16 * place, state.o + place * rows.row_len);
+    strip_tile(task, n, q, visible, task.slopes != nullptr ? biases : nullptr, tile, state.m + place,
+               state.l + 16 * place, state.o + place * rows.row_len);
     row += n;
   }
 }
@@ -46,19 +52,25 @@ struct Widened {
 };
 
 // Eight or sixteen positions' keys at once, whole: those that are not used lie in lanes that are never looked at. What
-// the next tile needs of the same place is fetched ahead (`next`; the same address where nothing follows).
+// the next tile needs of the same place is fetched ahead (`next`; the same address where nothing follows). `scales`: of
+// a format with such those of the positions, of eight twice.
 template <typename Format>
-IBID_INLINE void widen_keys(float* to, const typename Format::Element* keys, int64_t next, int block_len, int key_len) {
+IBID_INLINE void widen_keys(float* to, const typename Format::Element* keys, f32x16 scales, int64_t next, int block_len,
+                            int key_len) {
+  const auto wide = [&](const typename Format::Element* from) __attribute__((always_inline)) {
+    if constexpr (Format::kHasScales) return mul(Format::load16(from), scales);
+    return Format::load16(from);
+  };
   if (block_len >= 16) {
     for (int d = 0; d < key_len; ++d) {
-      store(to + d * kTileLen, Format::load16(keys + d * block_len));
+      store(to + d * kTileLen, wide(keys + d * block_len));
       __builtin_prefetch(reinterpret_cast<const char*>(keys + d * block_len) + next);
     }
     return;
   }
   for (int d = 0; d < key_len; d += 2) {  // two dimensions of 8 positions
     alignas(64) float both[16];
-    store(both, Format::load16(keys + d * 8));
+    store(both, wide(keys + d * 8));
     __builtin_prefetch(reinterpret_cast<const char*>(keys + d * 8) + next);
     __builtin_memcpy(to + d * kTileLen, both, 32);
     __builtin_memcpy(to + (d + 1) * kTileLen, both + 8, 32);
@@ -66,16 +78,21 @@ IBID_INLINE void widen_keys(float* to, const typename Format::Element* keys, int
 }
 
 template <typename Format>
-IBID_INLINE void widen_value(float* to, const typename Format::Element* value, int64_t next, int value_len) {
+IBID_INLINE void widen_value(float* to, const typename Format::Element* value, float scale, int64_t next,
+                             int value_len) {
+  const auto wide = [&](const typename Format::Element* from) __attribute__((always_inline)) {
+    if constexpr (Format::kHasScales) return mul(Format::load16(from), broadcast(scale));
+    return Format::load16(from);
+  };
   int d = 0;
   for (; d + 16 <= value_len; d += 16) {
-    store(to + d, Format::load16(value + d));
+    store(to + d, wide(value + d));
     __builtin_prefetch(reinterpret_cast<const char*>(value + d) + next);
   }
   if (d < value_len) {
     alignas(64) typename Format::Element half[16] = {};
     __builtin_memcpy(half, value + d, 8 * sizeof(half[0]));
-    store(to + d, Format::load16(half));
+    store(to + d, wide(half));
   }
 }
 
@@ -94,6 +111,24 @@ IBID_INLINE const Element* element_at(const void* blocks, Place place, int64_t e
   return reinterpret_cast<const Element*>(static_cast<const char*>(blocks) + place.block) + element;
 }
 
+// The scales of 16 positions from a place on, which lie in its block; of a block of eight its own twice.
+IBID_INLINE f32x16 scales_at(const void* scales, Place place, int block_len) {
+  const auto* from = element_at<uint16_t>(scales, place, place.offset);
+  if (block_len >= 16) return load_f16(from);
+  alignas(64) uint16_t twice[16];
+  __builtin_memcpy(twice, from, 16);
+  __builtin_memcpy(twice + 8, from, 16);
+  return load_f16(twice);
+}
+// Of one position.
+IBID_INLINE float scale_at(const void* scales, Place place) {
+  alignas(64) uint16_t one[16] = {};
+  one[0] = *element_at<uint16_t>(scales, place, place.offset);
+  alignas(64) float wide[16];
+  store(wide, load_f16(one));
+  return wide[0];
+}
+
 // The latent rows of n positions, one after the other, as positions [j, j + n) of the tile: 16 dimensions at a time,
 // whose lines of the tile's keys stay near.
 template <typename Format>
@@ -108,7 +143,7 @@ IBID_INLINE void widen_latent(const AttentionTask& task, const typename Format::
       if (n_d == 16) {
         store(f32, Format::load16(from));
       } else {
-        widen_value<Format>(f32, from, 0, n_d);
+        widen_value<Format>(f32, from, 1, 0, n_d);
       }
       for (int k = 0; k < n_d; ++k) wide.keys[(d + k) * kTileLen + j + i] = f32[k];
       if (d < row_len) store(wide.values + (j + i) * row_len + d, load(f32));
@@ -135,10 +170,14 @@ void widen(const AttentionTask& task, int tile_begin, Range used, int table_end,
     const Element* keys = element_at<Element>(task.keys, place, 0);
     const Element* values = element_at<Element>(task.values, place, 0);
     for (int i = block_len >= 16 ? offset / 16 * 16 : 0; i < offset + n; i += 16) {
-      widen_keys<Format>(wide.keys + (j - offset) + i, keys + i, next, block_len, task.key_len);
+      f32x16 scales = zero();
+      if constexpr (Format::kHasScales) scales = scales_at(task.key_scales, {place.block, i}, block_len);
+      widen_keys<Format>(wide.keys + (j - offset) + i, keys + i, scales, next, block_len, task.key_len);
     }
     for (int i = 0; i < n; ++i) {
-      widen_value<Format>(wide.values + (j + i) * row_len, values + (offset + i) * task.value_len, next,
+      float scale = 1;
+      if constexpr (Format::kHasScales) scale = scale_at(task.value_scales, {place.block, offset + i});
+      widen_value<Format>(wide.values + (j + i) * row_len, values + (offset + i) * task.value_len, scale, next,
                           task.value_len);
     }
     j += n;
@@ -155,16 +194,21 @@ void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
     return;
   }
   const Element* key = element_at<Element>(task.keys, place, place.offset);
+  float key_scale = 1, value_scale = 1;
+  if constexpr (Format::kHasScales) {
+    key_scale = scale_at(task.key_scales, place);
+    value_scale = scale_at(task.value_scales, place);
+  }
   for (int d = 0; d < task.key_len; d += 16) {
     const int n = least(16, task.key_len - d);
     alignas(64) Element narrow[16] = {};
     alignas(64) float f32[16];
     for (int i = 0; i < n; ++i) narrow[i] = key[(d + i) * task.block_len];
     store(f32, Format::load16(narrow));
-    for (int i = 0; i < n; ++i) wide.keys[(d + i) * kTileLen + j] = f32[i];
+    for (int i = 0; i < n; ++i) wide.keys[(d + i) * kTileLen + j] = Format::kHasScales ? f32[i] * key_scale : f32[i];
   }
   const Element* value = element_at<Element>(task.values, place, place.offset * task.value_len);
-  widen_value<Format>(wide.values + j * attention_row_len(task.value_len), value, 0, task.value_len);
+  widen_value<Format>(wide.values + j * attention_row_len(task.value_len), value, value_scale, 0, task.value_len);
 }
 
 template <typename Format>
@@ -179,6 +223,10 @@ void tile_of_blocks(const AttentionTask& task, int group, int tile_begin, Range 
     const Place place = place_of(task, tile_begin + 16 * v, group);
     tile.key[v] = element_at<Element>(task.keys, place, place.offset);
     tile.value[v] = element_at<Element>(task.values, place, place.offset * task.value_len);
+    if constexpr (Format::kHasScales) {
+      store(tile.key_scale + 16 * v, load_f16(element_at<uint16_t>(task.key_scales, place, place.offset)));
+      store(tile.value_scale + 16 * v, load_f16(element_at<uint16_t>(task.value_scales, place, place.offset)));
+    }
   }
   tile.next_step = task.block_len / 16 * kLine;
   tile.next_run = task.block_len * (task.key_len + task.value_len) / kLine;
@@ -191,6 +239,7 @@ void tile_of_blocks(const AttentionTask& task, int group, int tile_begin, Range 
     const Place place = place_of(task, position < table_end ? position : tile_begin + used.begin / 16 * 16, next_group);
     tile.next_key[v] = element_at<Element>(task.keys, place, place.offset / 16 * kLine);
     tile.next_value[v] = element_at<Element>(task.values, place, place.offset / 16 * kLine);
+    if constexpr (Format::kHasScales) __builtin_prefetch(element_at<uint16_t>(task.key_scales, place, place.offset));
   }
 }
 
@@ -448,6 +497,8 @@ void run(const AttentionTask& task) {
       return run_format<F16>(task);
     case KvFormat::kBF16:
       return run_format<BF16>(task);
+    case KvFormat::kI8:
+      return run_format<I8>(task);
   }
 }
 

@@ -2,7 +2,8 @@
 //
 // The arithmetic (docs/design.md section 5, law 1), for one query row (a token and one of its heads) and one KV head:
 //   q' = q * scale, rounded; a score is fma over d ascending, from 0; then cap * tanh(score / cap) where there is a
-//   cap. Tiles of 64 positions from absolute position 0, ascending. In a tile, over its visible positions alone:
+//   cap; then fma(slope, position of the key - position of the query, score) where heads have slopes. Tiles of 64
+//   positions from absolute position 0, ascending. In a tile, over its visible positions alone:
 //     m' = max(m, scores), a = exp(m - m'), p = exp(score - m'),
 //     lane (position mod 16): l = l * a, then + p in ascending position; value: o = o * a, then fma(p, v, o) ascending.
 //   Pieces of 4 tiles start with m = -inf, l = 0, o = 0; at the end of one, l is summed over its lanes by the tree.
@@ -15,7 +16,8 @@
 //     m' = max(m, sink), l' = l * exp(m - m') + exp(sink - m'), o' = o * exp(m - m').
 //   out = o / l. (Online softmax: Milakov and Gimelshein, 2018; tiles: Dao et al., 2022; pieces: Dao et al., 2023.)
 // A key's place in all this is its position's, whatever slot it lies in: a path's keys are gathered into their tiles.
-// A tile or piece without a visible position is passed over. Keys and values are F32, F16 or BF16, widened exactly.
+// A tile or piece without a visible position is passed over. Keys and values are F32, F16 or BF16, or codes
+// times their scales (kernels/kv_codes.h), all widened exactly.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ inline constexpr int kTileLen = 64;
 inline constexpr int kPieceTiles = 4;
 inline constexpr int kPieceLen = kTileLen * kPieceTiles;
 
-enum class KvFormat : int32_t { kF32, kF16, kBF16 };
+enum class KvFormat : int32_t { kF32, kF16, kBF16, kI8 };
 
 // Some query tokens of one sequence with some heads of one group, which are the rows that read the same keys and
 // values; or with all heads of several groups, which in each tile come one after the other, as their keys and values
@@ -43,8 +45,10 @@ struct AttentionTask {
   int32_t key_len;       // Dk and Dv of kernels/paged_kv.h
   int32_t value_len;
 
-  const void* keys;     // the first KV head's keys in block 0
-  const void* values;   // of latent rows the same
+  const void* keys;        // the first KV head's keys in block 0
+  const void* values;      // of latent rows the same
+  const void* key_scales;  // of codes, likewise: F16 [block_len]
+  const void* value_scales;
   bool latent;          // a block has rows[B][key_len] that are both
   int64_t group_bytes;  // from one KV head to the next
   int64_t block_bytes;
@@ -60,6 +64,7 @@ struct AttentionTask {
   float soft_cap;            // 0: none
   int32_t window;            // 0: all
   const float* sinks;        // null, or of each head, from the first one on
+  const float* slopes;       // as sinks
   bool fetches_into_second;  // the next tile: into the second-level cache, not the first
 
   // Null: all pieces, merged into out. Else pieces [first_piece, first_piece + n_pieces) alone, and the state of each

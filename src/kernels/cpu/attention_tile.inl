@@ -29,24 +29,41 @@ constexpr float kMinusInfinity = -__builtin_inff();
 
 struct F32 {
   using Element = float;
-  static constexpr bool kFetchAhead = true;
+  static constexpr bool kFetchAhead = true, kHasScales = false;
   IBID_INLINE f32x16 load16(const Element* p) { return load(p); }
 };
 struct F16 {
   using Element = uint16_t;
-  static constexpr bool kFetchAhead = true;
+  static constexpr bool kFetchAhead = true, kHasScales = false;
   IBID_INLINE f32x16 load16(const Element* p) { return load_f16(p); }
 };
 struct BF16 {
   using Element = uint16_t;
-  static constexpr bool kFetchAhead = true;
+  static constexpr bool kFetchAhead = true, kHasScales = false;
   IBID_INLINE f32x16 load16(const Element* p) { return load_bf16(p); }
+};
+struct I8 {  // codes, which their scales multiply
+  using Element = int8_t;
+  static constexpr bool kFetchAhead = true, kHasScales = true;
+  IBID_INLINE f32x16 load16(const Element* p) { return from_int(load_i8(p)); }
 };
 struct InCache : F32 {  // a widened tile
   static constexpr bool kFetchAhead = false;
 };
 
 #define IBID_UNROLL _Pragma("GCC unroll 24")  // compilers stop at 16
+
+// Sixteen numbers of the cache: of one dimension and 16 positions from `at` of the tile on, or of one position.
+template <typename Tile, typename Format>
+IBID_INLINE f32x16 key_of(const Tile& tile, const typename Format::Element* key, int at) {
+  if constexpr (Format::kHasScales) return mul(Format::load16(key), load(tile.key_scale + at));
+  return Format::load16(key);
+}
+template <typename Tile, typename Format>
+IBID_INLINE f32x16 value_of(const Tile& tile, const typename Format::Element* value, int at) {
+  if constexpr (Format::kHasScales) return mul(Format::load16(value), broadcast(tile.value_scale[at]));
+  return Format::load16(value);
+}
 
 struct Range {
   int begin, end;
@@ -55,9 +72,18 @@ struct Range {
 IBID_INLINE int least(int a, int b) { return a < b ? a : b; }
 IBID_INLINE int most(int a, int b) { return a > b ? a : b; }
 
+// The scales of a tile's positions, where a format has some.
+template <bool kHasScales>
+struct TileScales {};
+template <>
+struct TileScales<true> {
+  alignas(64) float key_scale[kTileLen];
+  alignas(64) float value_scale[kTileLen];
+};
+
 // Where the keys of 16 positions and the values of 16 positions lie: the tile's blocks, or its widened copy.
 template <typename Format>
-struct Tile {
+struct Tile : TileScales<Format::kHasScales> {
   const typename Format::Element* key[kTileLen / 16];
   const typename Format::Element* value[kTileLen / 16];
   int64_t key_stride;    // from one d to the next
@@ -172,7 +198,8 @@ IBID_INLINE void score_block(float* scores, const float* q, int key_len, const T
     for (int step = 0; step < kSteps; ++step, q += kStripRows) {
       add_products(
           sum, [&](int r) __attribute__((always_inline)) { return q[r]; },
-          [&](int i) __attribute__((always_inline)) { return Format::load16(key[i]); });
+          [&](int i)
+              __attribute__((always_inline)) { return key_of<Tile<Format>, Format>(tile, key[i], 16 * (v + i)); });
       for (int i = 0; i < VECTORS; ++i) key[i] += stride;
     }
     fetch(ahead);
@@ -213,7 +240,7 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const float*
       while (rows.end < seen.n_rows && seen.visible[rows.end].begin <= at) ++rows.end;
       const typename Format::Element* value = tile.value[at / 16] + (at % 16) * tile.value_stride + first;
       f32x16 x[VECTORS];
-      for (int i = 0; i < VECTORS; ++i) x[i] = Format::load16(value + 16 * i);
+      for (int i = 0; i < VECTORS; ++i) x[i] = value_of<Tile<Format>, Format>(tile, value + 16 * i, at);
       IBID_UNROLL
       for (int r = 0; r < ROWS; ++r) {
         if (r < rows.begin || r >= rows.end) continue;
@@ -227,7 +254,7 @@ IBID_INLINE void value_block(float* o, int row_len, const float* p, const float*
   const auto add_value = [&](int at, const typename Format::Element* value) __attribute__((always_inline)) {
     add_products(
         sum, [&](int r) __attribute__((always_inline)) { return p[r * kTileLen + at]; },
-        [&](int i) __attribute__((always_inline)) { return Format::load16(value + 16 * i); });
+        [&](int i) __attribute__((always_inline)) { return value_of<Tile<Format>, Format>(tile, value + 16 * i, at); });
   };
   Ahead<Format> ahead = ahead_of(tile, Phase::kWeigh, 16 * first / Ahead<Format>::kLine);
   constexpr int kSteps = Ahead<Format>::steps(VECTORS);
@@ -337,10 +364,25 @@ IBID_INLINE void hide(float* row, Range vectors, Range visible) {
   }
 }
 
-// One tile for rows [0, n_rows) of a strip; visible[r] is relative to the tile.
+// Of a row whose head has a slope: its query's position is relative to the tile.
+struct Bias {
+  float slope;
+  int position;
+};
+
+IBID_INLINE void add_bias(float* row, Range vectors, Bias bias) {
+  alignas(64) static constexpr float kLane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const f32x16 lane = load(kLane), slope = broadcast(bias.slope);
+  for (int v = vectors.begin; v < vectors.end; ++v) {
+    const f32x16 distance = add(lane, broadcast(static_cast<float>(16 * v - bias.position)));
+    store(row + 16 * v, fma(slope, distance, load(row + 16 * v)));
+  }
+}
+
+// One tile for rows [0, n_rows) of a strip; visible[r] is relative to the tile. `biases`: null, or of each row.
 template <typename Format>
-void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Range* visible, const Tile<Format>& tile,
-                float* m, float* l, float* o) {
+void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Range* visible, const Bias* biases,
+                const Tile<Format>& tile, float* m, float* l, float* o) {
   constexpr Range kWhole = {0, kTileLen / 16};
   const int row_len = attention_row_len(task.value_len);
   alignas(64) float p[kStripRows * kTileLen];
@@ -374,6 +416,7 @@ void strip_tile(const AttentionTask& task, int n_rows, const float* q, const Ran
         store(row + 16 * v, mul(cap, tanh(div(load(row + 16 * v), cap))));
       }
     }
+    if (biases != nullptr) add_bias(row, vectors, biases[r]);
     const float old_m = m[r];
     if (whole) {
       m[r] = maximum(row, kWhole, old_m);

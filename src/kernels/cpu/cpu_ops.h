@@ -34,6 +34,7 @@ void gelu(Stream& s, const TensorView& out, const TensorView& x);
 void gelu_tanh(Stream& s, const TensorView& out, const TensorView& x);
 void tanh(Stream& s, const TensorView& out, const TensorView& x);
 void relu_squared(Stream& s, const TensorView& out, const TensorView& x);
+void clamp(Stream& s, const TensorView& x, float limit);
 void soft_cap(Stream& s, const TensorView& logits, float cap);
 void log_softmax(Stream& s, const TensorView& out, const TensorView& logits);
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
@@ -61,12 +62,15 @@ void gate_rows(Stream& s, const TensorView& x, const TensorView& gate);
 // cpu/recurrent.cc
 void short_conv(Stream& s, const TensorView& out, const TensorView& in, const TensorView& taps,
                 const ForwardBatch& batch, const LayerStates& states);
-void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
-               const LayerStates& states);
+void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const TensorView& bias,
+               const ForwardBatch& batch, const LayerStates& states);
 size_t conv_workspace_bytes(const Stream& s, int64_t n_taps, int64_t n_channels);
 void delta_net(Stream& s, const TensorView& out, const ops::DeltaInputs& in, const DeltaHeads& heads,
                const ForwardBatch& batch, const LayerStates& states);
 size_t delta_net_workspace_bytes(const Stream& s, const DeltaHeads& heads);
+void ssm_scan(Stream& s, const TensorView& out, const ops::SsmInputs& in, const SsmHeads& heads,
+              const ForwardBatch& batch, const LayerStates& states);
+size_t ssm_scan_workspace_bytes(const Stream& s, const SsmHeads& heads);
 void l2_norm(Stream& s, const TensorView& x, int64_t head_len, float eps, float scale);
 void sigmoid_mul(Stream& s, const TensorView& out, const TensorView& x, const TensorView& gate);
 void part_groups(Stream& s, std::span<const TensorView> out, const TensorView& x, int64_t n_groups);

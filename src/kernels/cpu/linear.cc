@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/for_rows.h"
 #include "kernels/cpu/linear_cut.h"
+#include "kernels/cpu/row_table.h"
 #include "kernels/cpu/table.h"
 
 namespace ibid::cpu {
@@ -50,10 +51,19 @@ LinearTask task_of(const Weight& w, const TensorView& out) {
           .n_inputs = w.n_inputs,
           .n_pieces = w.pieces.n,
           .edges = w.pieces.edges.data(),
+          .out_scale = w.out_scale,
           .fetches_into_second = core().fetches_into_second,
           .has_dot_a_cycle = core().has_dot_a_cycle,
           .out = reinterpret_cast<float*>(out.data),
           .out_stride = out.row_stride_bytes / static_cast<int64_t>(sizeof(float))};
+}
+
+// A product's outputs, by the weight's own scale where it has one.
+void run(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+  table().linear->product(task, row, row_end, tile, tile_end);
+  if (task.out_scale == 1.0f) return;
+  const int64_t n = tile * kTileOutputs, n_end = std::min(task.n_outputs, tile_end * kTileOutputs);
+  for (; row < row_end; ++row) table().row->scale(task.out + row * task.out_stride + n, task.out_scale, n_end - n);
 }
 
 // Each form of x that one of the weights needs.
@@ -83,7 +93,6 @@ XForms convert_inputs(Stream& s, const TensorView& x, std::span<const Weight* co
 size_t linear_workspace_bytes(int64_t n_rows, int64_t n_inputs) { return XForms(nullptr, n_rows, n_inputs).bytes; }
 
 void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std::span<const Weight* const> weights) {
-  const LinearTable& kernels = *table().linear;
   const int64_t T = x.dim[0];
   if (T == 0 || weights.empty()) return;
   const auto* x_data = reinterpret_cast<const float*>(x.data);
@@ -114,7 +123,7 @@ void linear(Stream& s, std::span<const TensorView> out, const TensorView& x, std
     while (task >= first_task[j + 1]) ++j;
     const int64_t piece = (task - first_task[j]) / n_row_pieces, row_piece = (task - first_task[j]) % n_row_pieces;
     const int64_t tile = piece * cut.n_tiles[j], row = row_piece * cut.n_rows;
-    kernels.product(tasks[j], row, std::min(T, row + cut.n_rows), tile, std::min(n_tiles[j], tile + cut.n_tiles[j]));
+    run(tasks[j], row, std::min(T, row + cut.n_rows), tile, std::min(n_tiles[j], tile + cut.n_tiles[j]));
   });
 }
 
@@ -232,7 +241,7 @@ void products_of_groups(Stream& s, const ExpertRows& rows, std::span<const std::
     const int64_t rows_of_piece = n_parts(n_parts(n_of, n_row_pieces), 8) * 8;
     const int64_t tile = at / n_row_pieces * cut.n_tiles, row = at % n_row_pieces * rows_of_piece;
     if (row >= n_of) return;
-    kernels.product(product, row, std::min(n_of, row + rows_of_piece), tile, std::min(n_tiles, tile + cut.n_tiles));
+    run(product, row, std::min(n_of, row + rows_of_piece), tile, std::min(n_tiles, tile + cut.n_tiles));
   });
 }
 

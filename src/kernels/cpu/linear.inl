@@ -40,6 +40,30 @@ void product(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile,
       return product_int8<DType::kIQ4_XS>(task, row, row_end, tile, tile_end);
     case DType::kMXFP4:
       return product_int8<DType::kMXFP4>(task, row, row_end, tile, tile_end);
+    case DType::kIQ1_S:
+      return product_int8<DType::kIQ1_S>(task, row, row_end, tile, tile_end);
+    case DType::kIQ1_M:
+      return product_int8<DType::kIQ1_M>(task, row, row_end, tile, tile_end);
+    case DType::kIQ2_XXS:
+      return product_int8<DType::kIQ2_XXS>(task, row, row_end, tile, tile_end);
+    case DType::kIQ2_XS:
+      return product_int8<DType::kIQ2_XS>(task, row, row_end, tile, tile_end);
+    case DType::kIQ2_S:
+      return product_int8<DType::kIQ2_S>(task, row, row_end, tile, tile_end);
+    case DType::kIQ3_XXS:
+      return product_int8<DType::kIQ3_XXS>(task, row, row_end, tile, tile_end);
+    case DType::kIQ3_S:
+      return product_int8<DType::kIQ3_S>(task, row, row_end, tile, tile_end);
+    case DType::kTQ1_0:
+      return product_int8<DType::kTQ1_0>(task, row, row_end, tile, tile_end);
+    case DType::kTQ2_0:
+      return product_int8<DType::kTQ2_0>(task, row, row_end, tile, tile_end);
+    case DType::kNVFP4:
+      return product_int8<DType::kNVFP4>(task, row, row_end, tile, tile_end);
+    case DType::kQ1_0:
+      return product_int8<DType::kQ1_0>(task, row, row_end, tile, tile_end);
+    case DType::kQ2_0:
+      return product_int8<DType::kQ2_0>(task, row, row_end, tile, tile_end);
     case DType::kI8:  // no weights: block_layout() has refused them
     case DType::kI16:
     case DType::kI32:

@@ -171,9 +171,8 @@ IBID_INLINE int64_t even_panels(int64_t n_inputs) {
 
 // Few rows, up to kMaxRows at a time, and T tiles. Those of one register tile pass all pieces in one call, those of two
 // take turns piece by piece, so that the second finds its weights in the first-level cache.
-template <DType kDType, int T, int kMaxRows>
+template <BlockLayout kLayout, int T, int kMaxRows>
 void product_direct(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kDType)];
   typedef Packed<kLayout> F;
   constexpr int kBits = kLayout.low_bits + kLayout.high_bits;
   const Ahead ahead = ahead_of<F>(task, T);
@@ -201,9 +200,8 @@ void product_direct(const LinearTask& task, int64_t row, int64_t row_end, int64_
 }
 
 // Many rows.
-template <DType kDType>
+template <BlockLayout kLayout>
 void product_panels(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kDType)];
   typedef PanelLayout<kLayout> P;
   typedef Packed<kLayout> F;
   typedef Packed<P::kOf> Unpacked;
@@ -285,23 +283,28 @@ IBID_INLINE bool is_narrow(const LinearTask& task, int64_t n_rows) {
          n_rows >= (task.n_inputs < kInputsOfNarrow ? kLeastNarrowOfShort : kLeastNarrow);
 }
 
-template <DType kDType>
-void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  constexpr BlockLayout kLayout = kBlockLayouts[static_cast<int>(kDType)];
+template <BlockLayout kLayout>
+void product_blocks(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
   typedef Packed<kLayout> F;
   const int64_t n_rows = row_end - row;
   if constexpr (kHasNarrowRows<kLayout>) {
-    if (is_narrow(task, n_rows)) return product_direct<kDType, 1, kRowsInt8>(task, row, row_end, tile, tile_end);
+    if (is_narrow(task, n_rows)) return product_direct<kLayout, 1, kRowsInt8>(task, row, row_end, tile, tile_end);
   }
-  if (n_rows > F::kDirectRows) return product_panels<kDType>(task, row, row_end, tile, tile_end);
+  if (n_rows > F::kDirectRows) return product_panels<kLayout>(task, row, row_end, tile, tile_end);
   if constexpr (kTilesOfOneRowInt8 != kTiles && F::kIsPlain) {
     if (n_rows == 1 && task.n_inputs >= kInputsOfSideBySide) {
       const int64_t whole = (tile_end - tile) / kTilesOfOneRowInt8 * kTilesOfOneRowInt8;
-      product_direct<kDType, kTilesOfOneRowInt8, 1>(task, row, row_end, tile, tile + whole);
+      product_direct<kLayout, kTilesOfOneRowInt8, 1>(task, row, row_end, tile, tile + whole);
       tile += whole;
     }
   }
-  product_direct<kDType, kTiles, kRowsInt8>(task, row, row_end, tile, tile_end);
+  product_direct<kLayout, kTiles, kRowsInt8>(task, row, row_end, tile, tile_end);
+}
+
+// Formats of one layout share their code.
+template <DType kDType>
+IBID_INLINE void product_int8(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
+  product_blocks<kBlockLayouts[static_cast<int>(kDType)]>(task, row, row_end, tile, tile_end);
 }
 
 }  // namespace

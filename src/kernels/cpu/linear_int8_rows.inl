@@ -122,6 +122,7 @@ struct Packed {
       const i32x16 low = load_i8(p + g * kTileOutputs);
       constexpr bool kNibble = kLayout.factors == Factors::kNibble;
       r.scale = mul(load_f16(super), from_int(kNibble ? and_(low, broadcast_i(15)) : low));
+      if constexpr (kLayout.divisor != 1) r.scale = mul(r.scale, broadcast(1.0f / kLayout.divisor));  // exact
       if constexpr (kMin) {
         const i32x16 high =
             kNibble ? and_(shift_right<4>(low), broadcast_i(15)) : load_i8(p + (kGroups + g) * kTileOutputs);

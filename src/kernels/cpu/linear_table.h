@@ -32,14 +32,16 @@ enum class Factors : uint8_t {
   kFloat,     // f32: what kernels unpack to
 };
 
-// Weights as the file's own bits, within 4 % (scales of six bits take a byte).
+// Weights as the file's own bits, within 4 % (scales of six bits take a byte). Grids and ternary formats take more: a
+// code for each weight (docs/decisions/0055-grids-as-codes.md).
 struct BlockLayout {
   int low_bits, high_bits;  // of a code: planes
   int group_len;            // inputs of one scale
   Factors factors;
   bool has_min;
-  int offset;      // of a code; 128: codes of up to eight bits, or a table's values + 128
-  bool has_table;  // a code is a place in a table of 16
+  int offset;       // of a code; 128: codes of up to eight bits, or a table's values + 128
+  bool has_table;   // a code is a place in a table of 16
+  int divisor = 1;  // a power of two: factors are divided by it (kByte)
 };
 // Of the types that are multiplied, by DType.
 inline constexpr BlockLayout kBlockLayouts[] = {
@@ -59,8 +61,20 @@ inline constexpr BlockLayout kBlockLayouts[] = {
     {4, 0, 32, Factors::kHalf, false, 128, true},      // IQ4_NL
     {4, 0, 32, Factors::kByte, false, 128, true},      // IQ4_XS
     {4, 0, 32, Factors::kExponent, false, 128, true},  // MXFP4
+    {2, 1, 32, Factors::kByte, false, 128, true, 8},   // IQ1_S: six values
+    {2, 1, 16, Factors::kByte, false, 128, true, 8},   // IQ1_M
+    {2, 1, 32, Factors::kByte, false, 128, true, 8},   // IQ2_XXS: six values
+    {2, 1, 16, Factors::kByte, false, 128, true, 8},   // IQ2_XS
+    {2, 1, 16, Factors::kByte, false, 128, true, 8},   // IQ2_S
+    {4, 0, 32, Factors::kByte, false, 128, true, 4},   // IQ3_XXS: sixteen
+    {4, 0, 32, Factors::kByte, false, 128, true},      // IQ3_S
+    {2, 0, 32, Factors::kHalf, false, 1, false},       // TQ1_0
+    {2, 0, 32, Factors::kHalf, false, 1, false},       // TQ2_0
+    {4, 0, 16, Factors::kHalf, false, 128, true},      // NVFP4
+    {2, 0, 32, Factors::kHalf, false, 1, false},       // Q1_0
+    {2, 0, 32, Factors::kHalf, false, 1, false},       // Q2_0
 };
-static_assert(sizeof kBlockLayouts / sizeof kBlockLayouts[0] == static_cast<size_t>(DType::kMXFP4) + 1);
+static_assert(sizeof kBlockLayouts / sizeof kBlockLayouts[0] == static_cast<size_t>(DType::kQ2_0) + 1);
 // Of 16 outputs: the codes and the factors of a block of 32 inputs, the factors of 256.
 static constexpr int64_t code_bytes(const BlockLayout& l) { return (l.low_bits + l.high_bits) * 64; }
 static constexpr int64_t factor_bytes(const BlockLayout& l) {
@@ -98,6 +112,7 @@ struct LinearTask {
   int64_t n_inputs = 0;   // K
   int n_pieces = 1;       // of K (kernels/k_pieces.h); edges[n_pieces + 1], in inputs
   const int64_t* edges = nullptr;
+  float out_scale = 1.0f;            // a factor of all outputs that the caller of product applies
   bool fetches_into_second = false;  // weights ahead: into the second-level cache, not the first
   bool has_dot_a_cycle = false;      // and not two (cpu/table.h)
   // x[T, K] in the form that the format reads.

@@ -22,6 +22,11 @@ constexpr int32_t kGroupedPieces = 16;
 // Below this many multiply-adds the caller works alone (about 3 us).
 constexpr int64_t kSerialWork = 1 << 17;
 
+KvFormat format_of(DType dtype) {
+  if (dtype == DType::kI8) return KvFormat::kI8;
+  return dtype == DType::kF32 ? KvFormat::kF32 : dtype == DType::kF16 ? KvFormat::kF16 : KvFormat::kBF16;
+}
+
 struct Call {
   const TensorView& out;
   const TensorView& q;
@@ -94,17 +99,22 @@ struct Call {
     t.latent = kv.kind == KvKind::kLatent;
     t.keys = kv.blocks + kv_element_offset(kv, KvPart::kKey, 0, kv_head, 0);
     t.values = kv.blocks + kv_element_offset(kv, KvPart::kValue, 0, kv_head, 0);
+    if (has_scales(kv)) {
+      t.key_scales = kv.blocks + kv_scale_offset(kv, KvPart::kKey, 0, kv_head);
+      t.value_scales = kv.blocks + kv_scale_offset(kv, KvPart::kValue, 0, kv_head);
+    }
     t.group_bytes = kv_element_offset(kv, KvPart::kKey, 0, 1, 0) - kv_element_offset(kv, KvPart::kKey, 0, 0, 0);
     t.block_bytes = kv.block_bytes;
     t.blocks = reinterpret_cast<const int32_t*>(batch.blocks(s).data());
     t.path_start = batch.path_start == nullptr ? nullptr : batch.path_start + first;
     t.path_slots = batch.path_slots;
     t.block_len = kv.block_len;
-    t.format = kv.dtype == DType::kF32 ? KvFormat::kF32 : kv.dtype == DType::kF16 ? KvFormat::kF16 : KvFormat::kBF16;
+    t.format = format_of(kv.dtype);
     t.scale = params.scale;
     t.soft_cap = params.soft_cap;
     t.window = params.window;
     t.sinks = params.sinks == nullptr ? nullptr : params.sinks + head;
+    t.slopes = params.slopes == nullptr ? nullptr : params.slopes + head;
     t.fetches_into_second = core().fetches_into_second;
     return t;
   }

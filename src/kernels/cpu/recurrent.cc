@@ -40,7 +40,7 @@ struct ConvRows {
 };
 
 void convolve(Stream& s, const TensorView& out, const TensorView& in, const ConvRows& rows, const TensorView& taps,
-              const ForwardBatch& b, const LayerStates& states) {
+              const float* bias, const ForwardBatch& b, const LayerStates& states) {
   const int64_t N = out.row_len(), L = taps.n_rows(), n_parts = (N + kChannels - 1) / kChannels;
   const auto conv = table().recurrent->conv;
   std::byte* workspace = s.workspace(conv_workspace_bytes(s, L, N));
@@ -54,6 +54,7 @@ void convolve(Stream& s, const TensorView& out, const TensorView& in, const Conv
                                   .in_gate = rows.in_gate < 0 ? nullptr : row + rows.in_gate,
                                   .out_gate = rows.out_gate < 0 ? nullptr : row + rows.out_gate,
                                   .x = row + rows.x,
+                                  .bias = bias == nullptr ? nullptr : bias + first,
                                   .taps = taps.row_as<const float>(0) + first,
                                   .from = from.empty() ? nullptr : from.data() + first,
                                   .to = to.data() + first,
@@ -72,12 +73,12 @@ float sigmoid(float x) { return 1.0f / (1.0f + math::exp(-x)); }
 void short_conv(Stream& s, const TensorView& out, const TensorView& in, const TensorView& taps,
                 const ForwardBatch& batch, const LayerStates& states) {
   const int64_t N = out.row_len();
-  convolve(s, out, in, {.in_gate = 0, .out_gate = N, .x = 2 * N}, taps, batch, states);
+  convolve(s, out, in, {.in_gate = 0, .out_gate = N, .x = 2 * N}, taps, nullptr, batch, states);
 }
 
-void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
-               const LayerStates& states) {
-  convolve(s, out, x, {}, taps, batch, states);
+void conv_silu(Stream& s, const TensorView& out, const TensorView& x, const TensorView& taps, const TensorView& bias,
+               const ForwardBatch& batch, const LayerStates& states) {
+  convolve(s, out, x, {}, taps, bias.rank == 0 ? nullptr : bias.row_as<const float>(0), batch, states);
 }
 
 size_t conv_workspace_bytes(const Stream& s, int64_t n_taps, int64_t n_channels) {
@@ -114,6 +115,40 @@ void delta_net(Stream& s, const TensorView& out, const ops::DeltaInputs& in, con
 
 size_t delta_net_workspace_bytes(const Stream& s, const DeltaHeads& heads) {
   return running_bytes(s, heads.key_len * heads.value_len);
+}
+
+void ssm_scan(Stream& s, const TensorView& out, const ops::SsmInputs& in, const SsmHeads& heads, const ForwardBatch& b,
+              const LayerStates& states) {
+  const int64_t P = heads.head_len, N = heads.state_len, n_values = N * P;
+  const auto ssm = table().recurrent->ssm;
+  std::byte* workspace = s.workspace(ssm_scan_workspace_bytes(s, heads));
+  const float* decay = in.decay.row_as<const float>(0);
+  const float* bias = in.bias.row_as<const float>(0);
+  const float* skip = in.skip.row_as<const float>(0);
+  const int64_t cost = b.n_tokens * heads.n_values() * 3;
+  for_parts(s, b.n_sequences, heads.n_heads, cost, [&](int32_t of, int64_t h, int thread) {
+    const int64_t b_at = heads.x_len() + heads.group(h) * N, c_at = b_at + heads.n_groups * N;
+    walk_states(b, of, states.part(h * n_values, n_values), running_of(workspace, thread, n_values),
+                [&](int32_t t, std::span<const float> from, std::span<float> to) {
+                  const float* xbc = in.xbc.row_as<const float>(t);
+                  const float step = softplus(in.dt.row_as<const float>(t)[h] + bias[h]);
+                  ssm({.out = out.row_as<float>(t) + h * P,
+                       .x = xbc + h * P,
+                       .b = xbc + b_at,
+                       .c = xbc + c_at,
+                       .step = step,
+                       .decay = math::exp(decay[h] * step),
+                       .skip = skip[h],
+                       .from = from.empty() ? nullptr : from.data(),
+                       .to = to.data(),
+                       .head_len = P,
+                       .state_len = N});
+                });
+  });
+}
+
+size_t ssm_scan_workspace_bytes(const Stream& s, const SsmHeads& heads) {
+  return running_bytes(s, heads.head_len * heads.state_len);
 }
 
 void l2_norm(Stream& s, const TensorView& x, int64_t head_len, float eps, float scale) {

@@ -30,7 +30,7 @@ void conv(const ConvStep& s) {
   over(s.n, [&](int64_t i, int len) IBID_LAMBDA {
     f32x16 u = get(s.x + i, len);
     if (s.in_gate != nullptr) u = mul(get(s.in_gate + i, len), u);
-    f32x16 sum = zero();
+    f32x16 sum = s.bias != nullptr ? get(s.bias + i, len) : zero();
     for (int j = 0; j < n_before; ++j) {
       const f32x16 before = s.from != nullptr ? get(s.from + j * s.stride + i, len) : zero();
       sum = fma(get(s.taps + j * s.stride + i, len), before, sum);
@@ -76,6 +76,38 @@ void delta(const DeltaStep& s) {
   }
 }
 
+// Columns [p, p + 16 VECTORS), of the last one len.
+template <int VECTORS>
+IBID_INLINE void ssm_columns(const SsmStep& s, int64_t p, int len) {
+  const f32x16 decay = broadcast(s.decay);
+  const auto part = [&](int v) IBID_LAMBDA { return v + 1 < VECTORS ? 16 : len; };
+  f32x16 u[VECTORS], y[VECTORS];
+  for (int v = 0; v < VECTORS; ++v) {
+    u[v] = mul(broadcast(s.step), get(s.x + p + 16 * v, part(v)));
+    y[v] = zero();
+  }
+  for (int64_t n = 0; n < s.state_len; ++n) {
+    const f32x16 b = broadcast(s.b[n]), c = broadcast(s.c[n]);
+    for (int v = 0; v < VECTORS; ++v) {
+      const int64_t at = n * s.head_len + p + 16 * v;
+      const f32x16 before = s.from != nullptr ? mul(decay, get(s.from + at, part(v))) : zero();
+      const f32x16 after = fma(b, u[v], before);
+      put(s.to + at, after, part(v));
+      y[v] = fma(c, after, y[v]);
+    }
+  }
+  for (int v = 0; v < VECTORS; ++v)
+    put(s.out + p + 16 * v, fma(broadcast(s.skip), get(s.x + p + 16 * v, part(v)), y[v]), part(v));
+}
+
+void ssm(const SsmStep& s) {
+  int64_t p = 0;
+  for (; p + 64 <= s.head_len; p += 64) ssm_columns<4>(s, p, 16);
+  for (; p < s.head_len; p += 16) {
+    ssm_columns<1>(s, p, s.head_len - p < 16 ? static_cast<int>(s.head_len - p) : 16);
+  }
+}
+
 void l2_norm(float* x, int64_t n, float eps, float scale) {
   f32x16 squares = zero();
   over(n, [&](int64_t i, int len) IBID_LAMBDA {
@@ -95,6 +127,6 @@ void sigmoid_mul(float* out, const float* x, const float* gate, int64_t n) {
 }  // namespace
 
 extern const RecurrentTable kRecurrent;
-const RecurrentTable kRecurrent = {conv, delta, l2_norm, sigmoid_mul};
+const RecurrentTable kRecurrent = {conv, delta, ssm, l2_norm, sigmoid_mul};
 
 }  // namespace ibid::cpu::IBID_ISA

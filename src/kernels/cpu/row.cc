@@ -116,6 +116,14 @@ void relu_squared(Stream& s, const TensorView& out, const TensorView& x) {
   });
 }
 
+// No rounding: the same bits whatever it is compiled for.
+void clamp(Stream& s, const TensorView& x, float limit) {
+  each_row(s, x, 1, [&](int64_t i) {
+    float* row = x.row_as<float>(i);
+    for (int64_t j = 0; j < x.row_len(); ++j) row[j] = row[j] > limit ? limit : row[j] < -limit ? -limit : row[j];
+  });
+}
+
 void soft_cap(Stream& s, const TensorView& logits, float cap) {
   const auto row = table().row->soft_cap;
   each_row(s, logits, kExpWeight, [&](int64_t i) { row(logits.row_as<float>(i), cap, logits.row_len()); });

@@ -5,6 +5,7 @@
 #include "kernels/cpu/for_rows.h"
 #include "kernels/cpu/row_table.h"
 #include "kernels/cpu/table.h"
+#include "kernels/kv_codes.h"
 
 namespace ibid::cpu {
 namespace {
@@ -21,8 +22,28 @@ void place(const PagedKv& kv, std::byte* keys, std::byte* values, const Element*
   std::memcpy(values, v, static_cast<size_t>(kv.value_len) * sizeof(Element));
 }
 
+void store_codes(const PagedKv& kv, std::byte* block, int32_t offset, int32_t head, const float* key,
+                 const float* value) {
+  int8_t key_codes[kMaxHeadLen], value_codes[kMaxHeadLen];
+  const uint16_t key_scale = quantise_head(key, kv.key_len, key_codes);
+  const uint16_t value_scale = quantise_head(value, kv.value_len, value_codes);
+  place(kv, block + kv_element_offset(kv, KvPart::kKey, offset, head, 0),
+        block + kv_element_offset(kv, KvPart::kValue, offset, head, 0), key_codes, value_codes);
+  std::memcpy(block + kv_scale_offset(kv, KvPart::kKey, offset, head), &key_scale, sizeof key_scale);
+  std::memcpy(block + kv_scale_offset(kv, KvPart::kValue, offset, head), &value_scale, sizeof value_scale);
+}
+
 template <typename Element>
 void move_head(const PagedKv& kv, int32_t from, int32_t to, int32_t head) {
+  if (has_scales(kv)) {
+    for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
+      const auto scale = [&](int32_t slot) {
+        return kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes +
+               kv_scale_offset(kv, part, slot % kv.block_len, head);
+      };
+      std::memmove(scale(to), scale(from), sizeof(uint16_t));
+    }
+  }
   const auto at = [&](KvPart part, int32_t slot) {
     return reinterpret_cast<Element*>(kv.blocks + int64_t{slot / kv.block_len} * kv.block_bytes +
                                       kv_element_offset(kv, part, slot % kv.block_len, head, 0));
@@ -73,6 +94,10 @@ void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorVie
           place(kv, keys, values, key, value);
           continue;
         }
+        if (has_scales(kv)) {
+          store_codes(kv, block, offset, head, key, value);
+          continue;
+        }
         uint16_t narrow_key[kMaxHeadLen];
         uint16_t narrow_value[kMaxHeadLen];
         narrow(narrow_key, key, kv.key_len);
@@ -109,6 +134,8 @@ void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std
       for (size_t i = 0; i < from.size(); ++i) {
         if (kv.dtype == DType::kF32) {
           move_head<uint32_t>(kv, from[i], to[i], head);
+        } else if (has_scales(kv)) {
+          move_head<uint8_t>(kv, from[i], to[i], head);
         } else {
           move_head<uint16_t>(kv, from[i], to[i], head);
         }

@@ -36,7 +36,8 @@ void linear(const TensorView& out, const TensorView& x, const Weight& w, int64_t
   for (; n < n_end; ++n) {
     dequantise_row(w.dtype, w.raw.row(n), row.data(), w.n_inputs);
     for (int64_t t = 0; t < x.dim[0]; ++t) {
-      const double sum = sum_of_pieces(x.row_as<float>(t), row.data(), w.pieces, 0, w.pieces.n);
+      const double sum =
+          sum_of_pieces(x.row_as<float>(t), row.data(), w.pieces, 0, w.pieces.n) * static_cast<double>(w.out_scale);
       if (out.dtype == DType::kF64) {
         out.row_as<double>(t)[n] = sum;
       } else {

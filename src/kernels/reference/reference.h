@@ -30,6 +30,7 @@ void silu(const TensorView& out, const TensorView& x);
 void gelu(const TensorView& out, const TensorView& x);
 void tanh(const TensorView& out, const TensorView& x);
 void relu_squared(const TensorView& out, const TensorView& x);
+void clamp(const TensorView& x, double limit);
 void gelu_tanh(const TensorView& out, const TensorView& x);
 void mul(const TensorView& out, const TensorView& x, const TensorView& y);
 void silu_mul(const TensorView& out, const TensorView& gate, const TensorView& up);
@@ -50,10 +51,12 @@ void gate_rows(const TensorView& x, const TensorView& gate);
 // States are rounded to F32 after each token.
 void short_conv(const TensorView& out, const TensorView& in, const TensorView& taps, const ForwardBatch& batch,
                 const LayerStates& states);
-void conv_silu(const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
-               const LayerStates& states);
+void conv_silu(const TensorView& out, const TensorView& x, const TensorView& taps, const TensorView& bias,
+               const ForwardBatch& batch, const LayerStates& states);
 void delta_net(const TensorView& out, const ops::DeltaInputs& in, const DeltaHeads& heads, const ForwardBatch& batch,
                const LayerStates& states);
+void ssm_scan(const TensorView& out, const ops::SsmInputs& in, const SsmHeads& heads, const ForwardBatch& batch,
+              const LayerStates& states);
 void l2_norm(const TensorView& x, int64_t head_len, double eps, double scale);
 void sigmoid_mul(const TensorView& out, const TensorView& x, const TensorView& gate);
 void gather_rows(const TensorView& out, const TensorView& x, std::span<const int32_t> rows);

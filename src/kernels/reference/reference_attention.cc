@@ -10,14 +10,8 @@ namespace ibid::reference {
 void store_kv(const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch) {
   for (int32_t t = 0; t < batch.n_tokens; ++t) {
     for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
-      for (int32_t d = 0; d < kv.key_len; ++d) {
-        const double x = get(k, t, int64_t{head} * kv.key_len + d);
-        kv_write(kv, KvPart::kKey, batch.slots[t], head, d, static_cast<float>(x));
-      }
-      for (int32_t d = 0; d < kv.value_len; ++d) {
-        const double x = get(v, t, int64_t{head} * kv.value_len + d);
-        kv_write(kv, KvPart::kValue, batch.slots[t], head, d, static_cast<float>(x));
-      }
+      kv_write_row(kv, KvPart::kKey, batch.slots[t], head, k.row_as<const float>(t) + int64_t{head} * kv.key_len);
+      kv_write_row(kv, KvPart::kValue, batch.slots[t], head, v.row_as<const float>(t) + int64_t{head} * kv.value_len);
     }
   }
 }
@@ -33,8 +27,7 @@ void copy_slots(const PagedKv& kv, std::span<const int32_t> from, std::span<cons
   for (size_t i = 0; i < from.size(); ++i) {
     for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
       for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
-        for (int32_t d = 0; d < (part == KvPart::kKey ? kv.key_len : kv.value_len); ++d)
-          kv_write(kv, part, to[i], head, d, kv_read(kv, part, from[i], head, d));
+        kv_copy_row(kv, part, from[i], to[i], head);
       }
     }
   }
@@ -63,6 +56,7 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
           }
           score *= params.scale;
           if (params.soft_cap > 0.0f) score = params.soft_cap * std::tanh(score / params.soft_cap);
+          if (params.slopes != nullptr) score += params.slopes[h] * (first + static_cast<double>(i) - position);
           weight[i] = score;
           most = std::max(most, score);
         }

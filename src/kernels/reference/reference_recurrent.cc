@@ -40,11 +40,14 @@ void short_conv(const TensorView& out, const TensorView& in, const TensorView& t
       [&](int32_t t, int64_t n, double sum) { set(out, t, n, get(in, t, N + n) * sum); });
 }
 
-void conv_silu(const TensorView& out, const TensorView& x, const TensorView& taps, const ForwardBatch& batch,
-               const LayerStates& states) {
+void conv_silu(const TensorView& out, const TensorView& x, const TensorView& taps, const TensorView& bias,
+               const ForwardBatch& batch, const LayerStates& states) {
   convolve(
       taps, batch, states, [&](int32_t t, int64_t n) { return get(x, t, n); },
-      [&](int32_t t, int64_t n, double sum) { set(out, t, n, sum * sigmoid(sum)); });
+      [&](int32_t t, int64_t n, double sum) {
+        if (bias.rank != 0) sum += double{bias.row_as<const float>(0)[n]};
+        set(out, t, n, sum * sigmoid(sum));
+      });
 }
 
 void delta_net(const TensorView& out, const ops::DeltaInputs& in, const DeltaHeads& heads, const ForwardBatch& b,
@@ -74,6 +77,34 @@ void delta_net(const TensorView& out, const ops::DeltaInputs& in, const DeltaHea
                         to[static_cast<size_t>(i * Dv + c)] = static_cast<float>(column[static_cast<size_t>(i)]);
                       }
                       set(out, t, h * Dv + c, o);
+                    }
+                  });
+    }
+  }
+}
+
+void ssm_scan(const TensorView& out, const ops::SsmInputs& in, const SsmHeads& heads, const ForwardBatch& b,
+              const LayerStates& states) {
+  const int64_t P = heads.head_len, N = heads.state_len, n_values = N * P;
+  std::vector<float> running(static_cast<size_t>(n_values));
+  for (int32_t of = 0; of < b.n_sequences; ++of) {
+    for (int64_t h = 0; h < heads.n_heads; ++h) {
+      const int64_t b_at = heads.x_len() + heads.group(h) * N, c_at = b_at + heads.n_groups * N;
+      walk_states(b, of, states.part(h * n_values, n_values), running,
+                  [&](int32_t t, std::span<const float> from, std::span<float> to) {
+                    const double step = softplus(get(in.dt, t, h) + double{in.bias.row_as<const float>(0)[h]});
+                    const double decay = std::exp(in.decay.row_as<const float>(0)[h] * step);
+                    for (int64_t p = 0; p < P; ++p) {
+                      const double x = get(in.xbc, t, h * P + p);
+                      double y = in.skip.row_as<const float>(0)[h] * x;
+                      for (int64_t n = 0; n < N; ++n) {
+                        const auto at = static_cast<size_t>(n * P + p);
+                        const double before = from.empty() ? 0 : decay * double{from[at]};
+                        const double after = before + get(in.xbc, t, b_at + n) * step * x;
+                        y += get(in.xbc, t, c_at + n) * after;
+                        to[at] = static_cast<float>(after);
+                      }
+                      set(out, t, h * P + p, y);
                     }
                   });
     }

@@ -81,6 +81,9 @@ void tanh(const TensorView& out, const TensorView& x) {
 void relu_squared(const TensorView& out, const TensorView& x) {
   each(out, [&](int64_t i, int64_t j) { return get(x, i, j) < 0.0 ? 0.0 : get(x, i, j) * get(x, i, j); });
 }
+void clamp(const TensorView& x, double limit) {
+  each(x, [&](int64_t i, int64_t j) { return std::clamp(get(x, i, j), -limit, limit); });
+}
 void gelu_tanh(const TensorView& out, const TensorView& x) {
   each(out, [&](int64_t i, int64_t j) {
     const double v = get(x, i, j);

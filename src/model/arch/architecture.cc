@@ -7,7 +7,7 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 52> kArchitectures = {{
+const std::array<Architecture, 63> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
@@ -25,6 +25,10 @@ const std::array<Architecture, 52> kArchitectures = {{
     {"hunyuan-moe", "hunyuan_v1_moe", hunyuan_moe_from_gguf, hunyuan_moe_from_folder, kLlamaNames},
     {"ernie4_5-moe", "ernie4_5_moe", ernie4_5_moe_from_gguf, ernie4_5_moe_from_folder, kLlamaNames},
     {"granite", "granite", granite_from_gguf, granite_from_folder, kLlamaNames},
+    {"granitehybrid", "granitemoehybrid", granitehybrid_from_gguf, granitehybrid_from_folder, kGraniteHybridNames},
+    {"nemotron_h", "nemotron_h", nemotron_h_from_gguf, nemotron_h_from_folder, kNemotronHNames},
+    {"nemotron_h_moe", "", nemotron_h_from_gguf, nemotron_h_from_folder, kNemotronHNames},
+    {"falcon-h1", "falcon_h1", falcon_h1_from_gguf, falcon_h1_from_folder, kFalconH1Names},
     {"seed_oss", "seed_oss", seed_oss_from_gguf, seed_oss_from_folder, kLlamaNames},
     {"mistral3", "mistral3", mistral3_from_gguf, mistral3_from_folder, kLlamaNames},  // its vision tower stays unread
     {"", "ministral3", mistral3_from_gguf, mistral3_from_folder, kLlamaNames},
@@ -38,7 +42,10 @@ const std::array<Architecture, 52> kArchitectures = {{
     {"deepseek2", "deepseek_v3", deepseek2_from_gguf, deepseek_v3_from_folder, kLlamaNames},
     {"", "deepseek_v2", deepseek2_from_gguf, deepseek_v2_from_folder, kLlamaNames},
     {"", "kimi_k2", deepseek2_from_gguf, deepseek_v3_from_folder, kLlamaNames},
-    {"", "glm4_moe_lite", deepseek2_from_gguf, glm4_moe_lite_from_folder, kLlamaNames},
+    {"", "kimi_k25", deepseek2_from_gguf, deepseek_v3_from_folder, kLlamaNames},  // its vision tower stays unread
+    {"", "glm4_moe_lite", deepseek2_from_gguf, deepseek_v3_from_folder, kLlamaNames},
+    {"mistral4", "mistral4", deepseek2_from_gguf, mistral4_from_folder, kLlamaNames},
+    {"bailingmoe2", "", bailing2_from_gguf, nullptr, kLlamaNames},  // no class of transformers reads its folders
     {"smollm3", "smollm3", smollm3_from_gguf, smollm3_from_folder, kLlamaNames},
     {"phi3", "phi3", phi3_from_gguf, phi3_from_folder, kPhi3Names},
     {"gemma3", "gemma3_text", gemma3_from_gguf, gemma3_from_folder, kGemma3Names},
@@ -49,6 +56,8 @@ const std::array<Architecture, 52> kArchitectures = {{
     {"cohere2", "cohere2", cohere2_from_gguf, cohere2_from_folder, kLlamaNames},
     {"nemotron", "nemotron", nemotron_from_gguf, nemotron_from_folder, kNemotronNames},
     {"gpt2", "gpt2", gpt2_from_gguf, gpt2_from_folder, kGpt2Names},
+    {"bloom", "bloom", bloom_from_gguf, bloom_from_folder, kBloomNames},
+    {"mpt", "mpt", mpt_from_gguf, mpt_from_folder, kMptNames},
     {"gemma2", "gemma2", gemma2_from_gguf, gemma2_from_folder, kGemma3Names},
     {"gemma4", "gemma4_text", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},
     {"", "gemma4", gemma4_from_gguf, gemma4_from_folder, kGemma4Names},  // with towers, which stay unread
@@ -59,6 +68,8 @@ const std::array<Architecture, 52> kArchitectures = {{
     {"qwen35moe", "qwen3_5_moe_text", qwen35_from_gguf, qwen3next_from_folder, kLlamaNames},
     {"", "qwen3_5", qwen35_from_gguf, qwen3next_from_folder, kLlamaNames},  // with a vision tower, which stays unread
     {"", "qwen3_5_moe", qwen35_from_gguf, qwen3next_from_folder, kLlamaNames},  // likewise
+    {"muse-glimmer", "muse_glimmer_text", muse_glimmer_from_gguf, muse_glimmer_from_folder, kMuseGlimmerNames},
+    {"", "muse_glimmer", muse_glimmer_from_gguf, muse_glimmer_from_folder, kMuseGlimmerNames},  // with a vision tower
     {"bert", "bert", bert_from_gguf, bert_from_folder, kBertNames},
 }};
 

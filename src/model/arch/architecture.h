@@ -20,6 +20,7 @@ struct WeightName {
   // tensor for each. Several rows of one canonical name: the one that the folder has.
   std::string_view folder;
   bool transposed = false;  // [inputs, outputs] in a folder
+  bool by_head = false;     // of a fused q, k, v: in a folder those of the first head, then of the next
 };
 
 struct Architecture {
@@ -42,9 +43,15 @@ extern const std::span<const WeightName> kGlm4Names;
 extern const std::span<const WeightName> kGemma4Names;
 extern const std::span<const WeightName> kNemotronNames;
 extern const std::span<const WeightName> kGpt2Names;
+extern const std::span<const WeightName> kBloomNames;
+extern const std::span<const WeightName> kMptNames;
 extern const std::span<const WeightName> kGptOssNames;
 extern const std::span<const WeightName> kBertNames;
 extern const std::span<const WeightName> kLfm2Names;
+extern const std::span<const WeightName> kGraniteHybridNames;
+extern const std::span<const WeightName> kNemotronHNames;
+extern const std::span<const WeightName> kFalconH1Names;
+extern const std::span<const WeightName> kMuseGlimmerNames;
 
 namespace arch {
 Result<ModelConfig> llama_from_gguf(const ModelFile& file);
@@ -77,6 +84,12 @@ Result<ModelConfig> ernie4_5_moe_from_gguf(const ModelFile& file);
 Result<ModelConfig> ernie4_5_moe_from_folder(const ModelFile& file);
 Result<ModelConfig> granite_from_gguf(const ModelFile& file);
 Result<ModelConfig> granite_from_folder(const ModelFile& file);
+Result<ModelConfig> granitehybrid_from_gguf(const ModelFile& file);
+Result<ModelConfig> granitehybrid_from_folder(const ModelFile& file);
+Result<ModelConfig> nemotron_h_from_gguf(const ModelFile& file);
+Result<ModelConfig> nemotron_h_from_folder(const ModelFile& file);
+Result<ModelConfig> falcon_h1_from_gguf(const ModelFile& file);
+Result<ModelConfig> falcon_h1_from_folder(const ModelFile& file);
 Result<ModelConfig> seed_oss_from_gguf(const ModelFile& file);
 Result<ModelConfig> seed_oss_from_folder(const ModelFile& file);
 Result<ModelConfig> mistral3_from_gguf(const ModelFile& file);
@@ -97,7 +110,8 @@ Result<ModelConfig> gpt_oss_from_folder(const ModelFile& file);
 Result<ModelConfig> deepseek2_from_gguf(const ModelFile& file);
 Result<ModelConfig> deepseek_v2_from_folder(const ModelFile& file);
 Result<ModelConfig> deepseek_v3_from_folder(const ModelFile& file);
-Result<ModelConfig> glm4_moe_lite_from_folder(const ModelFile& file);
+Result<ModelConfig> mistral4_from_folder(const ModelFile& file);
+Result<ModelConfig> bailing2_from_gguf(const ModelFile& file);
 Result<ModelConfig> smollm3_from_gguf(const ModelFile& file);
 Result<ModelConfig> smollm3_from_folder(const ModelFile& file);
 Result<ModelConfig> phi3_from_gguf(const ModelFile& file);
@@ -108,6 +122,10 @@ Result<ModelConfig> nemotron_from_gguf(const ModelFile& file);
 Result<ModelConfig> nemotron_from_folder(const ModelFile& file);
 Result<ModelConfig> gpt2_from_gguf(const ModelFile& file);
 Result<ModelConfig> gpt2_from_folder(const ModelFile& file);
+Result<ModelConfig> bloom_from_gguf(const ModelFile& file);
+Result<ModelConfig> bloom_from_folder(const ModelFile& file);
+Result<ModelConfig> mpt_from_gguf(const ModelFile& file);
+Result<ModelConfig> mpt_from_folder(const ModelFile& file);
 Result<ModelConfig> gemma2_from_gguf(const ModelFile& file);
 Result<ModelConfig> gemma2_from_folder(const ModelFile& file);
 Result<ModelConfig> gemma4_from_gguf(const ModelFile& file);
@@ -119,6 +137,8 @@ Result<ModelConfig> lfm2_from_folder(const ModelFile& file);
 Result<ModelConfig> qwen3next_from_gguf(const ModelFile& file);
 Result<ModelConfig> qwen3next_from_folder(const ModelFile& file);
 Result<ModelConfig> qwen35_from_gguf(const ModelFile& file);
+Result<ModelConfig> muse_glimmer_from_gguf(const ModelFile& file);
+Result<ModelConfig> muse_glimmer_from_folder(const ModelFile& file);
 Result<ModelConfig> bert_from_gguf(const ModelFile& file);
 Result<ModelConfig> bert_from_folder(const ModelFile& file);
 }  // namespace arch

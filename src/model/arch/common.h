@@ -42,13 +42,13 @@ Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const st
 
 // Values for keys that config.json may leave out; 0: must be given.
 struct FolderDefaults {
-  int64_t n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, trained_context_len = 0;
+  int64_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_len = 0, vocab_size = 0, trained_context_len = 0;
   double norm_eps = 0.0;
   std::string_view norm_eps_key = "rms_norm_eps";
   bool tied_embedding = false;
   std::string_view ffn_len_key = "intermediate_size";
   Experts experts = Experts::kRefused;
-  std::string_view quant_method{};  // of quantization_config, where the architecture's weights are read so
+  bool reads_mxfp4 = false;  // quantised experts as gpt-oss keeps them, and no others
 };
 // `prefix` is "" or "text_config.". RoPE is read apart (rope_from_folder).
 Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const std::string& prefix,
@@ -69,8 +69,36 @@ Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64
 // Makes an attention layer a short convolution over the stream, of `conv_len` taps.
 void set_short_conv(const ModelConfig& config, int64_t conv_len, LayerConfig& layer);
 
+// A size that the file must give, 1 to `most`.
+Result<int64_t> bounded_size(const ModelFile& file, const std::string& key, int64_t most);
+
+// Makes an attention layer one with another mixer, or with none: its attention's sizes are 0.
+void set_no_attention(Mixer mixer, LayerConfig& layer);
+
+// A state space as all layers of a model have it.
+struct Mamba2Sizes {
+  SsmHeads heads;
+  int64_t conv_len = 0;
+  Status put(LayerConfig& layer) const;  // its recurrence; the layer's mixer stays
+};
+// By the keys `arch`.ssm.*. Sets config.conv_bias.
+Result<Mamba2Sizes> mamba2_from_gguf(const ModelFile& file, ModelConfig& config);
+// Keys of config.json. Where it has no head_len, H P is `inner`, else `expand` times the width.
+struct Mamba2Keys {
+  std::string n_heads, n_groups, state_len, conv_len, head_len{}, inner{}, expand{}, conv_bias, proj_bias;
+  int64_t usual_groups = 1, usual_state_len = 128;
+};
+// Sets config.conv_bias; refuses biases of the products and limits of steps.
+Result<Mamba2Sizes> mamba2_from_folder(const ModelFile& file, const Mamba2Keys& keys, ModelConfig& config);
+Status steps_must_be_unlimited(const ModelFile& file);
+
 // Makes an attention layer a gated delta net with a convolution of `conv_len` taps; sizes are at least 1.
 Status set_delta_net(const DeltaHeads& heads, int64_t conv_len, LayerConfig& layer);
+
+// Of gpt-2 and its like, whose config.json has names of its own: layers that are all alike, heads as wide as the model
+// together, no RoPE. `config` has n_layers, width and the context, `layer` its heads and ffn_len; the widths are
+// checked.
+Status set_gpt_layers(const LayerConfig& layer, ModelConfig& config);
 
 // Windows of layers from `layer_types`, where config.json has them: "sliding_attention" gets `window`.
 Status windows_from_layer_types(const ModelFile& file, const std::string& prefix, int64_t window, ModelConfig& config);
@@ -84,12 +112,14 @@ Status windows_from_gguf(const ModelFile& file, int64_t period, ModelConfig& con
 // Every `period`th layer sees everything, the others `window` positions.
 Status windows_by_period(int64_t period, int64_t window, ModelConfig& config);
 
-// What multiplies embeddings, residuals, scores and logits, by the keys of a file; logits are divided by theirs.
-// Absent: 1.
-struct ScaleKeys {
-  std::string embedding, residual, attention, logits;
-};
-Status scales_from_file(const ModelFile& file, const ScaleKeys& keys, ModelConfig& config);
+// What granite multiplies embeddings, residuals, scores and logits by; logits are divided by theirs. Absent: 1.
+Status granite_scales_from_gguf(const ModelFile& file, ModelConfig& config);
+Status granite_scales_from_folder(const ModelFile& file, ModelConfig& config);
+
+// Of a model without RoPE.
+void set_no_rope(ModelConfig& config);
+// An error unless a list of `n_types` types, which `key` gives, has one for each layer.
+Status check_layer_types(size_t n_types, int64_t n_layers, const std::string& key);
 
 // Refuses a key whose value is anything but the one that our forward pass does.
 Status flag_must_be(const ModelFile& file, const std::string& key, bool value);

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "format/quant_recipe.h"
 #include "model/arch/common.h"
 
 namespace ibid::arch {
@@ -27,14 +29,13 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
                          key);
     }
   }
-  const std::string method_key = "quantization_config.quant_method";
-  ASSIGN_OR_RETURN(const std::string method, file.meta_string(method_key, ""));
-  const bool is_read = !defaults.quant_method.empty() && method == defaults.quant_method;
-  if (!is_read && (file.has_meta(prefix + "quantization_config") || file.has_meta(method_key))) {
-    return unsupported("the folder's weights are quantised (quantization_config); expected F32, F16 or BF16",
+  ASSIGN_OR_RETURN(const QuantRecipe recipe, read_quant_recipe(file));
+  if (recipe.method != QuantMethod::kNone && (recipe.method == QuantMethod::kMxfp4) != defaults.reads_mxfp4) {
+    return unsupported("the folder's weights are quantised in a way that ibid does not read for " +
+                           config.architecture + ": mxfp4 is gpt-oss's, and gpt-oss has no other",
                        "quantization_config");
   }
-  ASSIGN_OR_RETURN(config.n_layers, file.meta_int(prefix + "num_hidden_layers"));
+  ASSIGN_OR_RETURN(config.n_layers, number(file, prefix + "num_hidden_layers", defaults.n_layers));
   const std::string mtp_key =
       prefix + (file.has_meta(prefix + "mtp_num_hidden_layers") ? "mtp_num_hidden_layers" : "num_nextn_predict_layers");
   ASSIGN_OR_RETURN(config.n_mtp_layers, file.meta_int(mtp_key, 0));
@@ -72,6 +73,23 @@ Result<ModelConfig> common_from_folder(const ModelFile& file, Shape shape, const
   return config;
 }
 
+Status set_gpt_layers(const LayerConfig& of, ModelConfig& config) {
+  const bool fits = config.width >= 1 && config.width <= 65536 && of.n_heads >= 1 && config.n_layers >= 1 &&
+                    config.n_layers <= 65536 && config.width % of.n_heads == 0;
+  if (!fits) {
+    return invalid("the model has " + std::to_string(config.n_layers) + " layers, a width of " +
+                   std::to_string(config.width) + " and " + std::to_string(of.n_heads) +
+                   " heads; expected at least one of each, and a width that is a multiple of the heads");
+  }
+  LayerConfig layer = of;
+  layer.n_kv_heads = layer.n_heads;
+  layer.rope = kNoRope;
+  layer.set_head_len(config.width / layer.n_heads);
+  layer.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.key_len)));
+  config.layers.assign(static_cast<size_t>(config.n_layers), layer);
+  return {};
+}
+
 Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most) {
   if (config.n_mtp_layers >= 0 && config.n_mtp_layers <= std::max<int64_t>(0, most)) return {};
   return invalid("the model states that " + std::to_string(config.n_mtp_layers) +
@@ -79,15 +97,22 @@ Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64
                  key);
 }
 
+void set_no_rope(ModelConfig& config) {
+  config.ropes.clear();
+  for (LayerConfig& layer : config.layers) layer.rope = kNoRope;
+}
+
+Status check_layer_types(size_t n_types, int64_t n_layers, const std::string& key) {
+  if (std::cmp_equal(n_types, n_layers)) return {};
+  return invalid(
+      "config.json gives " + std::to_string(n_types) + " layer types for " + std::to_string(n_layers) + " layers", key);
+}
+
 Status windows_from_layer_types(const ModelFile& file, const std::string& prefix, int64_t window, ModelConfig& config) {
   const std::string key = prefix + "layer_types";
   if (!file.has_meta(key)) return {};
   ASSIGN_OR_RETURN(std::vector<std::string> types, file.meta_strings(key));
-  if (types.size() != config.layers.size()) {
-    return invalid("config.json gives " + std::to_string(types.size()) + " layer types for " +
-                       std::to_string(config.layers.size()) + " layers",
-                   key);
-  }
+  TRY(check_layer_types(types.size(), std::ssize(config.layers), key));
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] == "full_attention") {
       config.layers[i].window = 0;

@@ -21,17 +21,25 @@ Status read_for_layers(const ModelFile& file, const std::string& key, int64_t n_
   return {};
 }
 
-// Heads as the file gives them, or as wide as the model together.
+// Heads as the file gives them, or as wide as the model together. A layer without any has the lengths of the first that
+// has some; its mapping gives it another mixer, or validate() refuses it.
 Status read_head_lens(const ModelFile& file, const std::string& arch, ModelConfig& config) {
   const std::string key_len = arch + "attention.key_length", value_len = arch + "attention.value_length";
+  const auto first = std::ranges::find_if(config.layers, [](const LayerConfig& l) { return l.n_heads > 0; });
+  const int64_t of_others = first == config.layers.end() ? 0 : first->n_heads;
   for (LayerConfig& layer : config.layers) {
-    if (layer.n_heads < 1) return invalid("the model has no query heads", arch + "attention.head_count");
-    if (!file.has_meta(key_len) && config.width % layer.n_heads != 0) {
+    if (layer.n_heads == 0 && layer.n_kv_heads == 0 && file.has_meta(key_len)) {  // a recurrent one
+      ASSIGN_OR_RETURN(layer.key_len, file.meta_int(key_len));
+      continue;
+    }
+    const int64_t n_heads = layer.n_heads == 0 && layer.n_kv_heads == 0 ? of_others : layer.n_heads;
+    if (n_heads < 1) return invalid("the model has no query heads", arch + "attention.head_count");
+    if (!file.has_meta(key_len) && config.width % n_heads != 0) {
       return invalid("the model's width " + std::to_string(config.width) + " is not a multiple of its " +
-                         std::to_string(layer.n_heads) + " heads and it gives no head size",
+                         std::to_string(n_heads) + " heads and it gives no head size",
                      key_len);
     }
-    ASSIGN_OR_RETURN(layer.key_len, file.meta_int(key_len, config.width / layer.n_heads));
+    ASSIGN_OR_RETURN(layer.key_len, file.meta_int(key_len, config.width / n_heads));
     ASSIGN_OR_RETURN(layer.value_len, file.meta_int(value_len, layer.key_len));
     if (layer.key_len < 1) {
       return invalid("the model's head size is " + std::to_string(layer.key_len) + "; expected a multiple of 8",
@@ -56,6 +64,13 @@ Result<std::optional<Pooling>> pooling_from_gguf(const ModelFile& file, const st
                            "; ibid knows 0 (none), 1 (mean), 2 (first), 3 (last) and 4 (rank)",
                        key);
   return kKinds[static_cast<size_t>(kind)];
+}
+
+Result<int64_t> bounded_size(const ModelFile& file, const std::string& key, int64_t most) {
+  ASSIGN_OR_RETURN(const int64_t value, file.meta_int(key));
+  if (value >= 1 && value <= most) return value;
+  return invalid("key " + in_quotes(key) + " is " + std::to_string(value) + "; expected 1 to " + std::to_string(most),
+                 key);
 }
 
 Result<ModelConfig> layers_from_gguf(const ModelFile& file, Shape shape, bool interleaved, Experts experts,
@@ -145,24 +160,6 @@ Status windows_from_gguf(const ModelFile& file, int64_t period, ModelConfig& con
   for (size_t i = 0; i < pattern.size(); ++i) {
     config.layers[i].window = pattern[i] != 0 ? static_cast<int32_t>(window) : 0;
   }
-  return {};
-}
-
-Status scales_from_file(const ModelFile& file, const ScaleKeys& keys, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const double of_embedding, file.meta_float(keys.embedding, 1.0));
-  ASSIGN_OR_RETURN(const double of_residual, file.meta_float(keys.residual, 1.0));
-  ASSIGN_OR_RETURN(const double of_logits, file.meta_float(keys.logits, 1.0));
-  config.embedding_scale = static_cast<float>(of_embedding);
-  config.residual_scale = static_cast<float>(of_residual);
-  for (LayerConfig& layer : config.layers) {
-    ASSIGN_OR_RETURN(const double scale, file.meta_float(keys.attention, double{layer.attention_scale}));
-    layer.attention_scale = static_cast<float>(scale);
-  }
-  if (!(of_logits > 0)) {
-    return invalid("the model's logits are divided by " + std::to_string(of_logits) + "; expected a positive number",
-                   keys.logits);
-  }
-  config.logit_scale = static_cast<float>(1.0 / of_logits);
   return {};
 }
 

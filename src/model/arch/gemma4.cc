@@ -46,6 +46,7 @@ constexpr std::array<WeightName, 31> kNames = {{
 
 constexpr int64_t kPeriod = 6;          // every sixth layer sees everything
 constexpr int kGlobal = 0, kLocal = 1;  // indices of ropes
+constexpr double kGlobalBase = 1e6;     // where a file gives none
 constexpr double kStill = 1e20;         // a frequency's divisor in a GGUF file where its pair does not turn
 
 // The last `n_shared` layers read what the last one of their kind before them keeps.
@@ -163,7 +164,7 @@ Status ropes_of_folder(const ModelFile& file, const std::string& prefix, ModelCo
     ropes[layer.window != 0 ? kLocal : kGlobal].n_pairs = static_cast<int>(len / 2);
   }
   for (RopeConfig& rope : ropes) rope.n_pairs = std::max(rope.n_pairs, 1);  // of a kind that no layer is
-  ASSIGN_OR_RETURN(ropes[kGlobal].base, file.meta_float(full + "rope_theta", 1e6));
+  ASSIGN_OR_RETURN(ropes[kGlobal].base, file.meta_float(full + "rope_theta", kGlobalBase));
   ASSIGN_OR_RETURN(ropes[kLocal].base, file.meta_float(sliding + "rope_theta", 10000.0));
   TRY(must_be(file, sliding + "rope_type", "default"));
   TRY(must_be(file, full + "rope_type", "proportional"));
@@ -198,6 +199,7 @@ Result<ModelConfig> gemma4_from_gguf(const ModelFile& file) {
                    "rope_freqs.weight");
   }
   TRY(read_turning_pairs(config.ropes[kGlobal]));
+  if (!file.has_meta("gemma4.rope.freq_base")) config.ropes[kGlobal].base = kGlobalBase;
   TRY(windows_from_gguf(file, kPeriod, config));
   const int64_t global_len = config.layers.front().key_len;
   ASSIGN_OR_RETURN(const int64_t local_len, file.meta_int("gemma4.attention.key_length_swa", global_len));
@@ -210,7 +212,9 @@ Result<ModelConfig> gemma4_from_gguf(const ModelFile& file) {
   for (size_t l = 0; l < config.layers.size(); ++l) {
     LayerConfig& layer = config.layers[l];
     if (layer.window != 0) layer.key_len = local_len, layer.value_len = value_len;
-    layer.value_is_key = file.find("blk." + std::to_string(l) + ".attn_v.weight") == nullptr;
+    const std::string block = "blk." + std::to_string(l) + ".";
+    layer.value_is_key =
+        file.find(block + "attn_v.weight") == nullptr && file.find(block + "attn_qkv.weight") == nullptr;
   }
   ASSIGN_OR_RETURN(const int64_t n_shared, file.meta_int("gemma4.attention.shared_kv_layers", 0));
   TRY(share_caches(n_shared, "gemma4.attention.shared_kv_layers", config));

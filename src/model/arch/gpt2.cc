@@ -1,7 +1,7 @@
 // gpt-2: a learned row for each position, q, k and v in one matrix, biases everywhere; folders have matrices the other
 // way around.
+#include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "model/arch/architecture.h"
 #include "model/arch/common.h"
@@ -33,8 +33,7 @@ void finish(ModelConfig& config) {
   config.fused_qkv = config.qkv_bias = config.attention_output_bias = config.ffn_bias = true;
   config.learned_positions = true;
   config.activation = FfnActivation::kGeluTanh;
-  config.ropes.clear();
-  for (LayerConfig& layer : config.layers) layer.rope = kNoRope;
+  arch::set_no_rope(config);
 }
 
 }  // namespace
@@ -66,19 +65,9 @@ Result<ModelConfig> gpt2_from_folder(const ModelFile& file) {
   TRY(flag_must_be(file, "scale_attn_by_inverse_layer_idx", false));
   TRY(flag_must_be(file, "add_cross_attention", false));
   config.norm_eps = static_cast<float>(eps);
-  const bool fits = config.width >= 1 && config.width <= 65536 && layer.n_heads >= 1 && config.n_layers >= 1 &&
-                    config.n_layers <= 65536 && config.width % layer.n_heads == 0;
-  if (!fits) {
-    return invalid("the model has " + std::to_string(config.n_layers) + " layers, a width of " +
-                       std::to_string(config.width) + " and " + std::to_string(layer.n_heads) +
-                       " heads; expected at least one of each, and a width that is a multiple of the heads",
-                   "n_embd");
-  }
-  ASSIGN_OR_RETURN(layer.ffn_len, file.meta_int("n_inner", 4 * config.width));
-  layer.n_kv_heads = layer.n_heads;
-  layer.set_head_len(config.width / layer.n_heads);
-  layer.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.key_len)));
-  config.layers.assign(static_cast<size_t>(config.n_layers), layer);
+  const int64_t width = std::clamp<int64_t>(config.width, 0, 65536);
+  ASSIGN_OR_RETURN(layer.ffn_len, file.meta_int("n_inner", 4 * width));
+  TRY(set_gpt_layers(layer, config));
   finish(config);
   return config;
 }

@@ -65,7 +65,7 @@ Result<ModelConfig> gpt_oss_from_folder(const ModelFile& file) {
   ASSIGN_OR_RETURN(
       ModelConfig config,
       common_from_folder(file, Shape::kLlama, "",
-                         {.head_len = 64, .norm_eps = 1e-5, .experts = Experts::kRead, .quant_method = "mxfp4"}));
+                         {.head_len = 64, .norm_eps = 1e-5, .experts = Experts::kRead, .reads_mxfp4 = true}));
   TRY(must_be(file, "hidden_act", "silu"));
   TRY(flag_must_be(file, "attention_bias", true));
   set_switches(config);

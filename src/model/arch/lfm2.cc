@@ -43,13 +43,8 @@ constinit const std::span<const WeightName> kLfm2Names = kNames;
 namespace arch {
 
 void set_short_conv(const ModelConfig& config, int64_t conv_len, LayerConfig& layer) {
-  layer.mixer = Mixer::kState;
+  set_no_attention(Mixer::kState, layer);
   layer.recurrence = Recurrence::kShortConv;
-  layer.n_heads = layer.n_kv_heads = 0;
-  layer.set_head_len(0);
-  layer.attention_scale = 0;
-  layer.window = 0;
-  layer.rope = kNoRope;
   layer.conv_len = conv_len;
   layer.conv_channels = config.width;
   // Bounded here, as validate() reads what was multiplied.
@@ -83,11 +78,7 @@ Result<std::vector<bool>> convolutions(const ModelFile& file, const std::string&
   std::vector<bool> out(n_layers, false);
   if (const std::string key = prefix + "layer_types"; file.has_meta(key)) {
     ASSIGN_OR_RETURN(const std::vector<std::string> types, file.meta_strings(key));
-    if (types.size() != n_layers) {
-      return invalid("config.json gives " + std::to_string(types.size()) + " layer types for " +
-                         std::to_string(n_layers) + " layers",
-                     key);
-    }
+    TRY(check_layer_types(types.size(), static_cast<int64_t>(n_layers), key));
     for (size_t l = 0; l < n_layers; ++l) {
       out[l] = types[l] == "conv";
       if (out[l] || types[l] == "full_attention") continue;

@@ -1,5 +1,6 @@
-// mistral 3 and ministral 3: mistral beside a vision tower, which stays unread, or alone; ministral's queries grow with
-// their position (ModelConfig::query_scale), as its yarn scaling reaches beyond the original context.
+// mistral 3 and ministral 3 (of mistral small 4 see deepseek2.cc): mistral beside a vision tower, which stays unread,
+// or alone; ministral's queries grow with their position (ModelConfig::query_scale), as its yarn scaling reaches beyond
+// the original context.
 #include "model/arch/architecture.h"
 #include "model/arch/common.h"
 
@@ -18,8 +19,9 @@ Result<ModelConfig> mistral3_from_gguf(const ModelFile& file) {
 Result<ModelConfig> mistral3_from_folder(const ModelFile& file) {
   const std::string prefix = file.has_meta("text_config.hidden_size") ? "text_config." : "";
   ASSIGN_OR_RETURN(const std::string kind, file.meta_string(prefix + "model_type", "mistral"));
+  if (kind == "mistral4") return mistral4_from_folder(file);
   if (kind != "mistral" && kind != "ministral3") {
-    return unsupported("the model's text part is " + in_quotes(kind) + "; ibid runs mistral and ministral3",
+    return unsupported("the model's text part is " + in_quotes(kind) + "; ibid runs mistral, ministral3 and mistral4",
                        prefix + "model_type");
   }
   ASSIGN_OR_RETURN(ModelConfig config,

@@ -17,12 +17,8 @@ Status set_delta_net(const DeltaHeads& heads, int64_t conv_len, LayerConfig& lay
     return invalid("the model's delta nets have " + std::to_string(heads.n_value_heads) + " value heads and " +
                    std::to_string(heads.n_key_heads) + " key heads; the first must be a multiple of the second");
   }
-  layer.mixer = Mixer::kState;
+  set_no_attention(Mixer::kState, layer);
   layer.recurrence = Recurrence::kDeltaNet;
-  layer.n_heads = layer.n_kv_heads = 0;
-  layer.set_head_len(0);
-  layer.attention_scale = 0;
-  layer.rope = kNoRope;
   layer.delta = heads;
   layer.conv_len = conv_len;
   layer.conv_channels = heads.qkv_len();
@@ -35,29 +31,22 @@ namespace {
 constexpr Router kRouter = {.normalises = true};
 constexpr int64_t kMostHeads = 4096, kMostLen = 65536, kMostTaps = 65536;  // that state_len may be multiplied from
 
-Result<int64_t> size_of(const ModelFile& file, const std::string& key, int64_t most) {
-  ASSIGN_OR_RETURN(const int64_t value, file.meta_int(key));
-  if (value >= 1 && value <= most) return value;
-  return invalid("key " + in_quotes(key) + " is " + std::to_string(value) + "; expected 1 to " + std::to_string(most),
-                 key);
-}
-
 Result<ModelConfig> from_gguf(const ModelFile& file, bool tiled) {
   ASSIGN_OR_RETURN(ModelConfig config, common_from_gguf(file, Shape::kLlama, /*interleaved=*/false, Experts::kRead));
   const std::string arch = config.architecture + ".";
   config.qk_norm = config.attention_gate = true;
   DeltaHeads heads = {.tiled = tiled};
-  ASSIGN_OR_RETURN(heads.n_key_heads, size_of(file, arch + "ssm.group_count", kMostHeads));
-  ASSIGN_OR_RETURN(heads.n_value_heads, size_of(file, arch + "ssm.time_step_rank", kMostHeads));
-  ASSIGN_OR_RETURN(heads.key_len, size_of(file, arch + "ssm.state_size", kMostLen));
-  ASSIGN_OR_RETURN(const int64_t inner, size_of(file, arch + "ssm.inner_size", int64_t{1} << 32));
+  ASSIGN_OR_RETURN(heads.n_key_heads, bounded_size(file, arch + "ssm.group_count", kMostHeads));
+  ASSIGN_OR_RETURN(heads.n_value_heads, bounded_size(file, arch + "ssm.time_step_rank", kMostHeads));
+  ASSIGN_OR_RETURN(heads.key_len, bounded_size(file, arch + "ssm.state_size", kMostLen));
+  ASSIGN_OR_RETURN(const int64_t inner, bounded_size(file, arch + "ssm.inner_size", int64_t{1} << 32));
   if (inner % heads.n_value_heads != 0) {
     return invalid("the model's delta nets have outputs of " + std::to_string(inner) + " for " +
                        std::to_string(heads.n_value_heads) + " heads; expected as many for each",
                    arch + "ssm.inner_size");
   }
   heads.value_len = inner / heads.n_value_heads;
-  ASSIGN_OR_RETURN(const int64_t conv_len, size_of(file, arch + "ssm.conv_kernel", kMostTaps));
+  ASSIGN_OR_RETURN(const int64_t conv_len, bounded_size(file, arch + "ssm.conv_kernel", kMostTaps));
   std::vector<int64_t> is_recurrent;
   if (const std::string key = arch + "attention.recurrent_layers"; file.has_meta(key)) {
     ASSIGN_OR_RETURN(is_recurrent, file.meta_ints(key));
@@ -87,11 +76,7 @@ Result<std::vector<bool>> delta_layers(const ModelFile& file, const std::string&
   std::vector<bool> out(static_cast<size_t>(n_layers));
   if (const std::string key = prefix + "layer_types"; file.has_meta(key)) {
     ASSIGN_OR_RETURN(const std::vector<std::string> types, file.meta_strings(key));
-    if (types.size() != out.size()) {
-      return invalid("config.json gives " + std::to_string(types.size()) + " layer types for " +
-                         std::to_string(n_layers) + " layers",
-                     key);
-    }
+    TRY(check_layer_types(types.size(), n_layers, key));
     for (size_t l = 0; l < types.size(); ++l) {
       out[l] = types[l] == "linear_attention";
       if (out[l] || types[l] == "full_attention") continue;
@@ -135,11 +120,11 @@ Result<ModelConfig> qwen3next_from_folder(const ModelFile& file) {
   if (!gives_part) rope.n_pairs /= 4;
   config.ropes.push_back(std::move(rope));
   DeltaHeads heads;
-  ASSIGN_OR_RETURN(heads.n_key_heads, size_of(file, prefix + "linear_num_key_heads", kMostHeads));
-  ASSIGN_OR_RETURN(heads.n_value_heads, size_of(file, prefix + "linear_num_value_heads", kMostHeads));
-  ASSIGN_OR_RETURN(heads.key_len, size_of(file, prefix + "linear_key_head_dim", kMostLen));
-  ASSIGN_OR_RETURN(heads.value_len, size_of(file, prefix + "linear_value_head_dim", kMostLen));
-  ASSIGN_OR_RETURN(const int64_t conv_len, size_of(file, prefix + "linear_conv_kernel_dim", kMostTaps));
+  ASSIGN_OR_RETURN(heads.n_key_heads, bounded_size(file, prefix + "linear_num_key_heads", kMostHeads));
+  ASSIGN_OR_RETURN(heads.n_value_heads, bounded_size(file, prefix + "linear_num_value_heads", kMostHeads));
+  ASSIGN_OR_RETURN(heads.key_len, bounded_size(file, prefix + "linear_key_head_dim", kMostLen));
+  ASSIGN_OR_RETURN(heads.value_len, bounded_size(file, prefix + "linear_value_head_dim", kMostLen));
+  ASSIGN_OR_RETURN(const int64_t conv_len, bounded_size(file, prefix + "linear_conv_kernel_dim", kMostTaps));
   ASSIGN_OR_RETURN(const std::vector<bool> is_delta, delta_layers(file, prefix, config.n_layers));
   for (size_t l = 0; l < config.layers.size(); ++l) {
     if (is_delta[l]) TRY(set_delta_net(heads, conv_len, config.layers[l]));

@@ -1,4 +1,5 @@
-// Models whose routers score by sigmoids and choose with a bias: glm-4.5 to 4.7, dots.llm1, minimax-m2 and hunyuan 3.
+// Models whose routers score by sigmoids and choose with a bias: glm-4.5 to 4.7, dots.llm1, minimax-m2, hunyuan 3 and
+// ling 2.
 #include <string>
 
 #include "model/arch/architecture.h"
@@ -28,6 +29,9 @@ Result<ModelConfig> from_folder(const ModelFile& file, const FolderDefaults& def
 }
 
 }  // namespace
+
+// Files have q, k and v in one tensor, and norms of their heads.
+Result<ModelConfig> bailing2_from_gguf(const ModelFile& file) { return from_gguf(file); }
 
 Result<ModelConfig> glm4moe_from_gguf(const ModelFile& file) { return from_gguf(file); }
 

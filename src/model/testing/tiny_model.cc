@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/arch/common.h"
+#include "model/gguf_form.h"
 #include "model/testing/config_as_gguf.h"
 #include "tensor/half.h"
 #include "tensor/quantise.h"
@@ -13,14 +14,18 @@
 namespace ibid::testing {
 namespace {
 
-constexpr std::array<std::string_view, 22> kArchitectures = {
-    "llama",    "mistral", "qwen2",    "qwen3",  "smollm3",   "phi3",       "gemma3", "qwen3moe",
-    "qwen2moe", "glm4moe", "lfm2",     "qwen35", "qwen3next", "ministral3", "olmo3",  "gemma4",
-    "glm4",     "cohere2", "nemotron", "gpt2",   "gpt_oss",   "deepseek2"};
+constexpr std::array<std::string_view, 29> kArchitectures = {
+    "llama",          "mistral",   "qwen2",    "qwen3",  "smollm3",     "phi3",       "gemma3",        "qwen3moe",
+    "qwen2moe",       "glm4moe",   "lfm2",     "qwen35", "qwen3next",   "ministral3", "olmo3",         "gemma4",
+    "glm4",           "cohere2",   "nemotron", "gpt2",   "gpt_oss",     "deepseek2",  "granitehybrid", "nemotron_h",
+    "nemotron_h_moe", "falcon_h1", "bloom",    "mpt",    "muse_glimmer"};
 constexpr std::array<DType, 16> kDTypes = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
                                            DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
                                            DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
                                            DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
+constexpr std::array<DType, 12> kLowBitDTypes = {DType::kIQ1_S, DType::kIQ1_M,   DType::kIQ2_XXS, DType::kIQ2_XS,
+                                                 DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S,   DType::kTQ1_0,
+                                                 DType::kTQ2_0, DType::kNVFP4,   DType::kQ1_0,    DType::kQ2_0};
 
 // splitmix64 (Steele et al.): a stream of 64-bit numbers from a seed.
 class Random {
@@ -57,19 +62,36 @@ struct RandomBlock {
   std::array<int, 2> scales;  // offsets of halves; -1: none
   float scale, min;
 };
-constexpr std::array<RandomBlock, 7> kRandomBlocks = {{{DType::kQ2_K, {80, 82}, 0.006f, 0.006f},
-                                                       {DType::kQ3_K, {108, -1}, 0.002f, 0},
-                                                       {DType::kQ4_K, {0, 2}, 0.0003f, 0.002f},
-                                                       {DType::kQ5_K, {0, 2}, 0.00015f, 0.002f},
-                                                       {DType::kQ6_K, {208, -1}, 0.00004f, 0},
-                                                       {DType::kIQ4_NL, {0, -1}, 0.001f, 0},
-                                                       {DType::kIQ4_XS, {0, -1}, 0.00005f, 0}}};
+constexpr std::array<RandomBlock, 17> kRandomBlocks = {{{DType::kQ2_K, {80, 82}, 0.006f, 0.006f},
+                                                        {DType::kQ3_K, {108, -1}, 0.002f, 0},
+                                                        {DType::kQ4_K, {0, 2}, 0.0003f, 0.002f},
+                                                        {DType::kQ5_K, {0, 2}, 0.00015f, 0.002f},
+                                                        {DType::kQ6_K, {208, -1}, 0.00004f, 0},
+                                                        {DType::kIQ4_NL, {0, -1}, 0.001f, 0},
+                                                        {DType::kIQ4_XS, {0, -1}, 0.00005f, 0},
+                                                        {DType::kIQ1_S, {0, -1}, 0.008f, 0},
+                                                        {DType::kIQ2_XXS, {0, -1}, 0.001f, 0},
+                                                        {DType::kIQ2_XS, {0, -1}, 0.001f, 0},
+                                                        {DType::kIQ2_S, {0, -1}, 0.001f, 0},
+                                                        {DType::kIQ3_XXS, {0, -1}, 0.0005f, 0},
+                                                        {DType::kIQ3_S, {0, -1}, 0.0005f, 0},
+                                                        {DType::kTQ1_0, {52, -1}, 0.08f, 0},
+                                                        {DType::kTQ2_0, {64, -1}, 0.05f, 0},
+                                                        {DType::kQ1_0, {0, -1}, 0.06f, 0},
+                                                        {DType::kQ2_0, {0, -1}, 0.05f, 0}}};
 
 void random_row(DType dtype, Random& random, std::byte* row, int64_t bytes) {
   for (int64_t i = 0; i < bytes; ++i) row[i] = static_cast<std::byte>(random.next() >> 56);
   const int64_t block = traits(dtype).block_bytes;
   for (int64_t at = 0; at < bytes; at += block) {
     if (dtype == DType::kMXFP4) row[at] = std::byte{static_cast<uint8_t>(122 + (random.next() & 1))};
+    if (dtype == DType::kNVFP4) {
+      for (int i = 0; i < 4; ++i) row[at + i] = std::byte{static_cast<uint8_t>(8 + (random.next() & 7))};
+    }
+    if (dtype == DType::kIQ1_M) {  // 0.008 in the high halves of four words
+      constexpr uint8_t kHigh[] = {0x00, 0x10, 0x00, 0x20};
+      for (int i = 0; i < 4; ++i) row[at + 49 + 2 * i] = (row[at + 49 + 2 * i] & std::byte{15}) | std::byte{kHigh[i]};
+    }
     for (const RandomBlock& r : kRandomBlocks) {
       if (r.dtype != dtype) continue;
       const float wobble = 0.75f + 0.5f * static_cast<float>(random.next() >> 40) / 16777216.0f;
@@ -95,7 +117,7 @@ void fill(const TensorSpec& spec, DType dtype, Random& random, std::byte* out) {
   std::vector<float> row(static_cast<size_t>(columns));
   for (int64_t r = 0; r < rows; ++r) {
     std::byte* to = out + r * row_bytes(dtype, columns);
-    if (!can_quantise(dtype)) {
+    if (std::ranges::count(kLowBitDTypes, dtype) > 0) {
       random_row(dtype, random, to, row_bytes(dtype, columns));
       continue;
     }
@@ -207,6 +229,63 @@ void put_experts(ModelConfig& c, bool wide) {
   }
 }
 
+// A state space in each layer but every third, from the second on; of falcon-h1 in all, beside attention.
+void put_mamba2(ModelConfig& c, bool wide) {
+  const arch::Mamba2Sizes sizes = {
+      .heads = {.n_heads = wide ? 8 : 4, .n_groups = 2, .head_len = wide ? 32 : 24, .state_len = 16}, .conv_len = 4};
+  c.conv_bias = true;
+  c.ssm_norm = SsmNorm::kAfterGate;
+  for (size_t l = 0; l < c.layers.size(); ++l) {
+    const bool is_beside = c.architecture == "falcon_h1";
+    if (l % 3 == 1 && !is_beside) continue;
+    if (!is_beside) arch::set_no_attention(Mixer::kState, c.layers[l]);
+    CHECK(sizes.put(c.layers[l]).ok());
+  }
+}
+
+// A state space, attention and a feed-forward in turn.
+void put_nemotron_h(ModelConfig& c, bool wide) {
+  const LayerConfig plain = c.layers.front();
+  put_mamba2(c, wide);
+  c.one_part_layers = true;
+  c.activation = FfnActivation::kRelu2;
+  c.ropes.clear();
+  const bool has_experts = c.architecture == "nemotron_h_moe";
+  if (has_experts) {
+    c.router = {.score = RouterScore::kSigmoid, .normalises = true, .sum_epsilon = 1e-20f, .scale = 2.5f};
+    c.router_bias = true;
+    c.expert_latent_len = wide ? 256 : 64;
+  }
+  for (size_t l = 0; l < c.layers.size(); ++l) {
+    LayerConfig& layer = c.layers[l];
+    layer.rope = kNoRope;
+    layer.ffn_len = 0;
+    if (l % 3 != 2) continue;
+    layer = plain;
+    arch::set_no_attention(Mixer::kNone, layer);
+    if (!has_experts) continue;
+    layer.n_experts = 10;
+    layer.n_experts_used = 3;
+    layer.expert_len = wide ? 256 : 32;
+  }
+}
+
+void put_granitehybrid(ModelConfig& c, bool wide) {
+  put_mamba2(c, wide);
+  c.router.score = RouterScore::kChosenSoftmax;
+  c.embedding_scale = 3.0f;
+  c.residual_scale = 0.6f;
+  c.logit_scale = 0.4f;
+  c.ropes.clear();
+  for (LayerConfig& layer : c.layers) {
+    layer.rope = kNoRope;
+    if (layer.mixer == Mixer::kAttention) layer.attention_scale = 0.3f;
+    layer.n_experts = 10;
+    layer.n_experts_used = 3;
+    layer.expert_len = wide ? 256 : 64;
+  }
+}
+
 void put_latent(ModelConfig& c, bool wide) {
   c.q_rank = wide ? 256 : 64;
   RopeConfig& rope = c.ropes.front();
@@ -264,22 +343,29 @@ void put_gemma4(ModelConfig& c, int32_t window, bool wide) {
 
 std::span<const std::string_view> tiny_architectures() { return kArchitectures; }
 std::span<const DType> tiny_dtypes() { return kDTypes; }
+std::span<const DType> low_bit_dtypes() { return kLowBitDTypes; }
 
 ModelConfig tiny_config(const TinyModelOptions& o) {
   const std::string_view a = o.architecture;
-  const bool wide = traits(o.dtype).block_len == 256;
+  const bool wide = traits(o.dtype).block_len > 32;
   const bool is_delta = a == "qwen35" || a == "qwen3next", is_hybrid = is_delta || a == "lfm2";
+  const bool is_ssm = a == "granitehybrid" || a.starts_with("nemotron_h") || a == "falcon_h1";
+  const bool is_gpt = a == "gpt2" || a == "bloom" || a == "mpt";
   ModelConfig c;
   LayerConfig layer;
   c.architecture = a;
-  c.shape = a == "gemma3" || a == "glm4"     ? Shape::kGemma
-            : a == "olmo3"                   ? Shape::kPostNorm
-            : a == "gemma4"                  ? Shape::kGemma4
-            : a == "cohere2"                 ? Shape::kParallel
-            : a == "nemotron" || a == "gpt2" ? Shape::kGpt
-                                             : Shape::kLlama;
-  const bool has_kinds = a == "smollm3" || a == "gemma3" || a == "olmo3" || a == "cohere2";
-  c.n_layers = o.n_layers != 0 ? o.n_layers : a == "gemma4" ? 5 : has_kinds ? 4 : a == "qwen3moe" || is_hybrid ? 3 : 2;
+  c.shape = a == "gemma3" || a == "glm4" || a == "muse_glimmer" ? Shape::kGemma
+            : a == "olmo3"                                      ? Shape::kPostNorm
+            : a == "gemma4"                                     ? Shape::kGemma4
+            : a == "cohere2"                                    ? Shape::kParallel
+            : a == "nemotron" || is_gpt                         ? Shape::kGpt
+                                                                : Shape::kLlama;
+  const bool has_kinds = a == "smollm3" || a == "gemma3" || a == "olmo3" || a == "cohere2" || a == "muse_glimmer";
+  c.n_layers = o.n_layers != 0                          ? o.n_layers
+               : a == "gemma4"                          ? 5
+               : has_kinds                              ? 4
+               : a == "qwen3moe" || is_hybrid || is_ssm ? 3
+                                                        : 2;
   c.width = wide ? 256 : 96;
   layer.ffn_len = wide ? 256 : 160;
   layer.n_heads = wide ? 8 : 6;
@@ -297,12 +383,13 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
   layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(layer.key_len));
   if (a.starts_with("bert")) return tiny_encoder(std::move(c), layer, a == "bert_rank");
   c.qkv_bias = a.starts_with("qwen2") || a.starts_with("glm4") || a == "gpt_oss";
-  c.qk_norm = a.starts_with("qwen3") || a.starts_with("gemma") || a == "glm4moe" || a == "olmo3" || a == "lfm2";
+  c.qk_norm = a.starts_with("qwen3") || a.starts_with("gemma") || a == "glm4moe" || a == "olmo3" || a == "lfm2" ||
+              a == "muse_glimmer";
   c.qk_norm_whole = a == "olmo3";
-  c.fused_qkv = a == "phi3" || a == "gpt2";
+  c.fused_qkv = a == "phi3" || is_gpt;
   c.fused_gate_up = a == "phi3" || a == "glm4";
   c.tied_embedding =
-      a == "qwen2" || a == "smollm3" || a.starts_with("gemma") || a == "lfm2" || a == "cohere2" || a == "gpt2";
+      a == "qwen2" || a == "smollm3" || a.starts_with("gemma") || a == "lfm2" || a == "cohere2" || is_gpt;
   c.layers.assign(static_cast<size_t>(c.n_layers), layer);
   const bool turns_half = a.starts_with("glm4") || a == "nemotron";
   const int n_pairs = static_cast<int>(layer.key_len / (is_delta ? 8 : turns_half ? 4 : 2));
@@ -329,7 +416,11 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
     c.ropes[0].truncate = false;
   }
   if (a == "deepseek2") put_latent(c, wide);
-  if (a.ends_with("moe") || a == "qwen3next" || a == "gpt_oss" || a == "deepseek2") put_experts(c, wide);
+  if ((a.ends_with("moe") && a != "nemotron_h_moe") || a == "qwen3next" || a == "gpt_oss" || a == "deepseek2")
+    put_experts(c, wide);
+  if (a.starts_with("nemotron_h")) put_nemotron_h(c, wide);
+  if (a == "falcon_h1") put_mamba2(c, wide);
+  if (a == "granitehybrid") put_granitehybrid(c, wide);
   if (a == "gemma4") put_gemma4(c, o.window, wide);
   if (a == "cohere2") {
     c.logit_scale = 0.25f;
@@ -338,10 +429,24 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
       c.layers[l].rope = l % 4 == 3 ? kNoRope : 0;
     }
   }
+  if (a == "muse_glimmer") {
+    c.attention_gate_apart = c.embedding_norm_is_plain = c.output_norm_is_plain = true;
+    c.post_norm_eps = 1e-8f;
+    c.logit_scale = 0.4f;
+    c.logit_soft_cap = 16.0f;
+    for (size_t l = 0; l < c.layers.size(); ++l) {
+      c.layers[l].window = l % 4 == 3 ? 0 : o.window;
+      c.layers[l].rope = l % 4 == 3 ? kNoRope : 0;
+    }
+  }
   if (a == "nemotron") c.activation = FfnActivation::kRelu2;
-  if (a == "gpt2") {
-    c.activation = FfnActivation::kGeluTanh;
-    c.qkv_bias = c.attention_output_bias = c.ffn_bias = c.learned_positions = true;
+  if (is_gpt) {
+    c.activation = a == "mpt" ? FfnActivation::kGelu : FfnActivation::kGeluTanh;
+    c.qkv_bias = c.attention_output_bias = c.ffn_bias = c.norm_bias = a != "mpt";
+    c.learned_positions = a == "gpt2";
+    c.embedding_norm = a == "bloom";
+    c.alibi_bias_max = a == "bloom" ? 8.0f : a == "mpt" ? 6.0f : 0.0f;
+    c.qkv_clip = a == "mpt" ? 1.5f : 0.0f;
     c.ropes.clear();
     for (LayerConfig& of : c.layers) {
       of.rope = kNoRope;
@@ -380,7 +485,8 @@ std::shared_ptr<const ModelFile> tiny_file_of(const ModelConfig& config, const T
   };
   for (const TensorSpec& spec : tensors_of(config)) {
     const bool is_float = spec.dims.size() == 1 || spec.kind == TensorSpec::Kind::kRouter ||
-                          spec.kind == TensorSpec::Kind::kTaps || spec.kind == TensorSpec::Kind::kBias;
+                          spec.kind == TensorSpec::Kind::kTaps || spec.kind == TensorSpec::Kind::kBias ||
+                          spec.kind == TensorSpec::Kind::kNorm || spec.kind == TensorSpec::Kind::kDecay;
     const DType dtype = is_float ? DType::kF32 : o.dtype;
     Random random(hash_name(spec.name, o.seed));
     fill(spec, dtype, random, add(spec.name, dtype, spec.dims));

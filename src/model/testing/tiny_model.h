@@ -31,6 +31,8 @@ struct TinyModelOptions {
 std::span<const std::string_view> tiny_architectures();
 // Every dtype that a matrix may have.
 std::span<const DType> tiny_dtypes();
+// Those whose blocks are random bytes: IQ1 to IQ3, TQ, NVFP4, Q1_0, Q2_0.
+std::span<const DType> low_bit_dtypes();
 
 ModelConfig tiny_config(const TinyModelOptions& options);
 std::shared_ptr<const ModelFile> tiny_model_file(const TinyModelOptions& options);

@@ -44,26 +44,36 @@ EagleHead::PassResult EagleHead::run(const ForwardBatch& batch) {
   CHECK(batch.n_tokens <= sizes_.n_tokens && batch.n_rows <= sizes_.most_rows() &&
         batch.n_sequences <= sizes_.n_sequences);
   step_.cut_to(whole_, batch.n_tokens, batch.n_rows);
-  const Scratch& t = step_;
   const Tap no_tap;
   const StateSlots no_states;
   const StateLayout no_state_layout;
-  const float eps = form_.layer.norm_eps;
   Pass p{.s = stream_,
          .config = form_.layer,
          .batch = batch,
          .kv = kv_->layers(),
          .states = no_states,
          .state_layout = no_state_layout,
-         .ropes = {&rope_, 1},
+         .ropes = std::span(&rope_, layer_ == nullptr ? 1 : 0),  // the model's own layer turns by angles of its own
          .hidden = {},
          .logits = rows_.logits.first_rows(batch.n_rows),
+         .inputs = {},
          .tap = no_tap,
          .t = step_,
          .rows = {&batch, std::span(every_token_).first(static_cast<size_t>(batch.n_tokens))}};
+  result_states_ = {};
+  layer_ == nullptr ? run_own_layer(p) : run_models_layer(p);
+  if (batch.n_rows == 0) return {};
+  const auto n = static_cast<size_t>(p.logits.n_elements());
+  const DeviceSpan<const float> logits(p.logits.row_as<const float>(0), n);
+  return {stream_.on_host(logits, std::span(logits_on_host_)), result_states_};
+}
+
+void EagleHead::run_own_layer(Pass& p) {
+  const Scratch& t = step_;
+  const float eps = form_.layer.norm_eps;
   begin_layer(p, 0);
   attention_block(p, weights_.attention, attention_input(p), 0);
-  if (!keep_wanted_rows(p, 0)) return {};
+  if (!keep_wanted_rows(p, 0)) return;
   attention_output(p, weights_.attention, 0);
   ops::add_rms_norm(stream_, t.h, t.x, t.out, weights_.ffn_norm, eps);
   gated_ffn(p, weights_.ffn, ops::silu_mul, 0);
@@ -75,12 +85,16 @@ EagleHead::PassResult EagleHead::run(const ForwardBatch& batch) {
   }
   logits_head(p, weights_.vocabulary);
   result_states_ = form_.state_is_normed ? t.h : t.x;
-  const auto n = static_cast<size_t>(p.logits.n_elements());
-  const DeviceSpan<const float> logits(p.logits.row_as<const float>(0), n);
-  return {stream_.on_host(logits, std::span(logits_on_host_)), result_states_};
 }
 
-// Embeds the tokens beside the states and computes t.x. Returns the attention's input, [T, C or 2 C].
+void EagleHead::run_models_layer(Pass& p) {
+  attention_input(p);
+  layer_->forward(stream_, p.batch, kv_->layers(), p.logits, {.layers = {}, .out = {}, .of_rows = &result_states_}, {},
+                  step_.x);
+}
+
+// Embeds the tokens beside the states and computes t.x. Returns the attention's input, [T, C or 2 C], of an MTP layer
+// that of its norm.
 TensorView EagleHead::attention_input(Pass& p) {
   const Scratch& t = p.t;
   const int64_t C = p.config.width;
@@ -98,9 +112,7 @@ TensorView EagleHead::attention_input(Pass& p) {
     return inputs;
   }
   project(p, weights_.fc, t.x, inputs);
-  if (form_.kind == EagleForm::Kind::kFirst) return t.x;
-  ops::rms_norm(stream_, t.h, t.x, weights_.attention_norm, eps);
-  return t.h;
+  return t.x;
 }
 
 }  // namespace ibid

@@ -13,7 +13,8 @@
 //     logits = its own outputs, which may be of fewer tokens, of norm(x)
 // After a draft, x replaces the state that the target has not computed yet.
 //
-// A checkpoint's own layer for drafting further tokens (MTP) is another kind of head (spec/heads/mtp_layer.h).
+// A checkpoint's own layer for drafting further tokens (MTP) is another kind of head, whose layer is of the model's
+// kind (spec/heads/mtp_layer.h).
 //
 // Files: a folder of safetensors with a config.json, with the tensor names of the papers' programs; a GGUF of
 // architecture "eagle" with the same names and keys (tools/pack_eagle.py); or a GGUF of architecture "eagle3", with the
@@ -73,10 +74,10 @@ class EagleHead {
   static Result<std::unique_ptr<EagleHead>> load(std::shared_ptr<const ModelFile> file, const Model& target,
                                                  Stream& stream, const EagleSizes& sizes);
   // Bytes that load() would allocate, keys and values included.
-  static Result<int64_t> sized_bytes(const ModelFile& file, const Model& target, const Stream& stream,
+  static Result<int64_t> sized_bytes(const ModelFile& file, const Model& target, Stream& stream,
                                      const EagleSizes& sizes);
   // Bytes of one block of its keys and values.
-  static Result<int64_t> block_bytes(const ModelFile& file, const Model& target, const Stream& stream,
+  static Result<int64_t> block_bytes(const ModelFile& file, const Model& target, Stream& stream,
                                      const EagleSizes& sizes);
 
   bool is_third() const { return form_.kind == EagleForm::Kind::kThird; }    // EAGLE-3
@@ -122,7 +123,6 @@ class EagleHead {
     std::vector<TensorView> feature_norms;  // for equal parts of the features, before fc; empty: none
     Linear fc;
     TensorView token_norm, state_norm;  // [C], for the two halves of the inputs
-    TensorView attention_norm;          // [C], for an MTP layer
     AttentionWeights attention;
     TensorView ffn_norm;  // [C]
     FfnWeights ffn;
@@ -142,12 +142,15 @@ class EagleHead {
 
   explicit EagleHead(Stream& stream) : stream_(stream) {}
   TensorView attention_input(Pass& p);
+  void run_own_layer(Pass& p);
+  void run_models_layer(Pass& p);
 
   std::shared_ptr<const ModelFile> file_;
   Stream& stream_;
   EagleSizes sizes_;
   EagleForm form_;
   Weights weights_;
+  std::unique_ptr<Model> layer_;  // of an MTP layer; its weights_ have no layer
   RopeTable rope_;
   Scratch whole_, step_;  // for the largest pass, and resized for the current one
   Rows rows_;

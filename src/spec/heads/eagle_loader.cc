@@ -21,7 +21,7 @@ constexpr auto kMatrices =
                                      "layers.0.mlp.up_proj", "layers.0.mlp.down_proj", "lm_head", "embed_tokens"});
 constexpr auto kVectors = std::to_array<std::string_view>(
     {"layers.0.input_layernorm", "layers.0.hidden_norm", "layers.0.post_attention_layernorm", "norm", "input_norm",
-     "embed_norm", "layers.0.self_attn.q_norm", "layers.0.self_attn.k_norm", "d2t", "t2d"});
+     "embed_norm", "hidden_norm", "layers.0.self_attn.q_norm", "layers.0.self_attn.k_norm", "d2t", "t2d"});
 
 // For error messages.
 std::string in_layer(std::string_view name) {
@@ -62,6 +62,7 @@ Status EagleHead::Loader::name_tensors() {
     // Values that the configuration has anyway; values that read_draft_layer() reads.
     if (t.name.ends_with(".rotary_emb.inv_freq") || (is_eagle3_gguf(file_) && t.name == "rope_freqs.weight")) continue;
     const std::string name = name_of(t);
+    if (is_mtp() && is_of_mtp_block(t.name)) continue;
     const bool is_bias = t.name.ends_with(".bias"), is_matrix = std::ranges::count(kMatrices, name) > 0;
     const bool is_vector = std::ranges::count(kVectors, name) > 0 || name.starts_with(kFeatureNorm);
     if (!is_matrix && (is_bias || !is_vector)) {
@@ -91,41 +92,29 @@ Result<bool> EagleHead::Loader::flag(const std::string& key, bool otherwise) con
   return file_.meta_bool("eagle_config." + key, outer);
 }
 
-// One layer of the target's shape, with the sizes of its last layer; the target's configuration was checked when read.
-Status EagleHead::Loader::read_mtp_config() {
-  ModelConfig& layer = form_.layer;
-  layer = target_.config();
-  const bool is_other = layer.fused_qkv || layer.fused_gate_up || layer.sinks || layer.attention_gate ||
-                        layer.first_with(Mixer::kState) != nullptr || layer.layers.back().mixer != Mixer::kAttention;
-  if (layer.shape != Shape::kLlama || layer.ropes.empty() || is_other)
-    return unsupported(where() + "ibid runs no MTP layer of " + layer.architecture, "--spec");
-  layer.n_layers = 1;
-  LayerConfig last = layer.layers.back();
-  last.window = last.rope = 0;
-  last.kv_owner = kOwnCache;
-  if (last.n_experts > 0) {
-    const TensorInfo* gate = file_.find("layers.0.mlp.gate_proj.weight");
-    constexpr int64_t kMostWide = 65536;
-    if (gate == nullptr || gate->view.rank != 2 || gate->view.dim[0] > kMostWide)
-      return unsupported(where() + "ibid runs MTP layers without experts only", "--spec");
-    last.n_experts = last.n_experts_used = last.expert_len = 0;
-    last.ffn_len = gate->view.dim[0];
-  }
-  layer.layers = {last};
-  layer.ropes.resize(1);
+Status EagleHead::Loader::read_mtp_config(const EagleSizes& sizes) {
+  ASSIGN_OR_RETURN(form_.layer, mtp_block_config(target_.config(), file_));
+  form_.layer.trained_context_len = std::max<int64_t>(form_.layer.trained_context_len, sizes.context_len);
   form_.state_is_normed = true;
-  ASSIGN_OR_RETURN(form_.hidden_first, file_.meta_bool("mtp.hidden_first", false));
+  ASSIGN_OR_RETURN(form_.hidden_first, file_.meta_bool(std::string(kMtpHiddenFirst), false));
   if (!has("d2t") && !has("t2d")) return {};
   return unsupported(where() + "an MTP layer has no outputs of a part of the vocabulary", "d2t");
 }
 
-Status EagleHead::Loader::read_config() {
-  ASSIGN_OR_RETURN(const std::string architecture, file_.meta_string("general.architecture", ""));
-  using Kind = EagleForm::Kind;
-  form_.kind = architecture == kMtpArchitecture ? Kind::kMtp
-               : has("layers.0.hidden_norm")    ? Kind::kThird
-                                                : Kind::kFirst;
-  if (is_mtp()) return read_mtp_config();
+Result<std::unique_ptr<Model>> EagleHead::Loader::load_layer(const VocabularyWeights& ends, const EagleSizes& sizes,
+                                                             bool sized_only) const {
+  if (!is_mtp()) return std::unique_ptr<Model>();
+  const ModelOptions options = {.context_len = sizes.context_len,
+                                .step_tokens = sizes.n_tokens,
+                                .max_rows = sizes.most_rows(),
+                                .max_sequences = sizes.n_sequences,
+                                .sized_only = sized_only};
+  return ibid::load_layer(mtp_block_of(file_), form_.layer, ends, options, stream_);
+}
+
+Status EagleHead::Loader::read_config(const EagleSizes& sizes) {
+  if (is_mtp()) return read_mtp_config(sizes);
+  form_.kind = has("layers.0.hidden_norm") ? EagleForm::Kind::kThird : EagleForm::Kind::kFirst;
   ASSIGN_OR_RETURN(form_.layer, read_draft_layer(file_));
   // Speculators leaves out its default values.
   const bool is_theirs = file_.has_meta(std::string(kSpeculatorsLayer) + "hidden_size");
@@ -252,27 +241,17 @@ Status EagleHead::Loader::check_vector(std::string_view name, bool is_there, int
   return invalid(where() + "tensor " + in_quotes(v.name) + " is not of " + std::to_string(len), v.name);
 }
 
-// An MTP layer has the shapes of its model's layers.
 Status EagleHead::Loader::check_biases() const {
   TRY(at("lm_head").check_bias(where()));
   const HeadMatrix looked_up = {nullptr, at("embed_tokens").bias};  // rows without a bias
-  TRY(looked_up.check_bias(where()));
-  const bool has_biases = form_.layer.qkv_bias;
-  for (const char* name : {"layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj", "layers.0.self_attn.v_proj"}) {
-    const HeadMatrix& m = at(name);
-    if (!is_mtp() || (m.bias != nullptr) == has_biases) continue;
-    return invalid(where() + "tensor " + in_quotes(m.weight->name) + (has_biases ? " has no" : " has a") +
-                       " bias, other than the model's layers",
-                   m.weight->name);
-  }
-  return {};
+  return looked_up.check_bias(where());
 }
 
-Status EagleHead::Loader::check_shapes() {
+// Of a decoder layer that is not the model's own.
+Status EagleHead::Loader::check_layer() const {
   const ModelConfig& c = form_.layer;
   const LayerConfig& layer = c.layers.front();
-  const int64_t n_vocabulary = target_.config().vocab_size, read = is_third() ? 2 * c.width : c.width;
-  TRY(check_matrix("fc", c.width, is_third() ? feature_len() : 2 * c.width));
+  const int64_t read = is_third() ? 2 * c.width : c.width;
   TRY(check_matrix("layers.0.self_attn.q_proj", layer.q_len(), read));
   TRY(check_matrix("layers.0.self_attn.k_proj", layer.k_len(), read));
   TRY(check_matrix("layers.0.self_attn.v_proj", layer.v_len(), read));
@@ -280,15 +259,22 @@ Status EagleHead::Loader::check_shapes() {
   TRY(check_matrix("layers.0.mlp.gate_proj", layer.ffn_len, c.width));
   TRY(check_matrix("layers.0.mlp.up_proj", layer.ffn_len, c.width));
   TRY(check_matrix("layers.0.mlp.down_proj", c.width, layer.ffn_len));
-  TRY(check_biases());
-  const bool has_norms = is_third() || is_mtp(), has_head_norms = is_mtp() && c.qk_norm;
   TRY(check_vector("layers.0.post_attention_layernorm", true, c.width));
-  TRY(check_vector("layers.0.input_layernorm", has_norms, c.width));
-  TRY(check_vector("norm", has_norms, c.width));
-  TRY(check_vector("layers.0.hidden_norm", has_norms, c.width));
+  TRY(check_vector("layers.0.input_layernorm", is_third(), c.width));
+  TRY(check_vector("layers.0.hidden_norm", is_third(), c.width));
+  TRY(check_vector("layers.0.self_attn.q_norm", false, layer.key_len));
+  return check_vector("layers.0.self_attn.k_norm", false, layer.key_len);
+}
+
+Status EagleHead::Loader::check_shapes() {
+  const ModelConfig& c = form_.layer;
+  const int64_t n_vocabulary = target_.config().vocab_size;
+  TRY(check_matrix("fc", c.width, is_third() ? feature_len() : 2 * c.width));
+  if (!is_mtp()) TRY(check_layer());
+  TRY(check_biases());
+  TRY(check_vector("norm", is_third() || is_mtp(), c.width));
+  TRY(check_vector("hidden_norm", is_mtp(), c.width));
   TRY(check_vector("embed_norm", is_mtp(), c.width));
-  TRY(check_vector("layers.0.self_attn.q_norm", has_head_norms, layer.key_len));
-  TRY(check_vector("layers.0.self_attn.k_norm", has_head_norms, layer.key_len));
   const bool is_targets_width = c.width == target_width();
   if (!is_third() && !is_targets_width)
     return invalid(where() + "there is no head of the model's width, " + std::to_string(target_width()));
@@ -305,16 +291,19 @@ void EagleHead::Loader::use_vocabulary() {
 
 KvGeometry EagleHead::Loader::geometry() const { return kv_geometry(form_.layer, 0); }
 
-Status EagleHead::Loader::find() {
+Status EagleHead::Loader::find(const EagleSizes& sizes) {
   if (target_.vocabulary() == nullptr)
     return invalid("an encoder has no next token that a head could predict", "--spec");
+  if (file_.has_meta(std::string(kMtpHiddenFirst))) form_.kind = EagleForm::Kind::kMtp;
   TRY(name_tensors());
-  TRY(read_config());
+  TRY(read_config(sizes));
   TRY(find_taps());
   TRY(find_feature_norms());
   TRY(find_ids());
   use_vocabulary();
-  return check_shapes();
+  TRY(check_shapes());
+  ASSIGN_OR_RETURN(sized_layer_, load_layer(*target_.vocabulary(), sizes, /*sized_only=*/true));
+  return {};
 }
 
 }  // namespace ibid

@@ -14,11 +14,10 @@ namespace ibid {
 
 class EagleHead::Loader {
  public:
-  Loader(const ModelFile& file, const Model& target, const Stream& stream)
-      : file_(file), target_(target), stream_(stream) {}
+  Loader(const ModelFile& file, const Model& target, Stream& stream) : file_(file), target_(target), stream_(stream) {}
 
   // Finds and checks all tensors. Reads no matrix.
-  Status find();
+  Status find(const EagleSizes& sizes);
   // Bytes of all prepared weights.
   int64_t weight_bytes() const;
   // Lays out a pass's buffers and the taps.
@@ -26,18 +25,22 @@ class EagleHead::Loader {
   size_t workspace_bytes(const EagleSizes& sizes) const;
   std::vector<KvLayout> kv_layouts(const EagleSizes& sizes) const;
   const EagleForm& form() const { return form_; }
-  Weights load(Stream& stream) const;
+  Weights load() const;
+  // The layer of an MTP head, which ends as `ends`; null: of another kind.
+  Result<std::unique_ptr<Model>> load_layer(const VocabularyWeights& ends, const EagleSizes& sizes,
+                                            bool sized_only) const;
 
  private:
   Status name_tensors();
-  Status read_config();
-  Status read_mtp_config();
+  Status read_config(const EagleSizes& sizes);
+  Status read_mtp_config(const EagleSizes& sizes);
   Status find_taps();
   Status find_feature_norms();
   std::string name_of(const TensorInfo& t) const;
   Status find_ids();
   Status check_members(const std::vector<int64_t>& ids) const;
   Status check_shapes();
+  Status check_layer() const;
   void use_vocabulary();
   // The file's matrix of this name; for a vector, the weight.
   const HeadMatrix& at(std::string_view name) const;
@@ -58,10 +61,11 @@ class EagleHead::Loader {
 
   const ModelFile& file_;
   const Model& target_;
-  const Stream& stream_;
+  Stream& stream_;
   EagleForm form_;
   std::map<std::string, HeadMatrix, std::less<>> tensors_;
   std::vector<std::string> feature_norms_;  // names of the norms in use
+  std::unique_ptr<Model> sized_layer_;      // of an MTP layer, without weights
 };
 
 }  // namespace ibid

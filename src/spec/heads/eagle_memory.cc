@@ -10,10 +10,11 @@
 namespace ibid {
 namespace {
 
-TensorView as_floats(const TensorInfo& t, std::vector<std::unique_ptr<float[]>>& copies) {
+TensorView as_floats(const TensorInfo& t, float offset, std::vector<std::unique_ptr<float[]>>& copies) {
   const int64_t n = t.view.row_len();
   copies.push_back(std::make_unique<float[]>(static_cast<size_t>(n)));
   dequantise_row(t.view.dtype, t.view.data, copies.back().get(), n);
+  for (int64_t i = 0; i < n && offset != 0; ++i) copies.back()[static_cast<size_t>(i)] += offset;
   return {copies.back().get(), DType::kF32, {n}};
 }
 
@@ -26,12 +27,20 @@ int64_t EagleHead::Loader::weight_bytes() const {
     const auto raw = static_cast<int64_t>(m.weight->bytes());
     bytes += name == "embed_tokens" ? raw : std::max(prepared_bytes(stream_, m.weight->view), raw);
   }
-  return bytes;
+  if (sized_layer_ == nullptr) return bytes;
+  const MemoryUse& layer = sized_layer_->memory();
+  return bytes + layer.mapped_bytes + layer.repacked_bytes + layer.scratch_bytes;
 }
 
 void EagleHead::Loader::lay_out(ScratchLayout& layout, const EagleSizes& sizes, Scratch& scratch, Rows& rows) const {
   const int64_t C = form_.layer.width, T = sizes.n_tokens, R = sizes.most_rows();
-  scratch.lay_out(layout, form_.layer, T, R);
+  // An MTP layer has intermediates of its own.
+  if (is_mtp()) {
+    scratch.x = layout.take(T, C);
+    scratch.x_rows = scratch.attention_rows = layout.take(R, 1);
+  } else {
+    scratch.lay_out(layout, form_.layer, T, R);
+  }
   rows.inputs = layout.take(T, 2 * C);
   rows.states = form_.kind == EagleForm::Kind::kFirst ? rows.inputs.columns(C, C) : scratch.x;
   rows.features = is_third() ? layout.take(T, feature_len()) : rows.states;
@@ -56,34 +65,33 @@ std::vector<KvLayout> EagleHead::Loader::kv_layouts(const EagleSizes& sizes) con
   return ibid::kv_layouts({&g, 1}, sizes.kv_dtype, sizes.block_len);
 }
 
-EagleHead::Weights EagleHead::Loader::load(Stream& stream) const {
+EagleHead::Weights EagleHead::Loader::load() const {
   Weights out;
   const auto norm = [&](std::string_view name) {
-    return has(name) ? as_floats(*at(name).weight, out.copies) : TensorView();
+    return has(name) ? as_floats(*at(name).weight, is_mtp() ? target_.config().norm_offset : 0, out.copies)
+                     : TensorView();
   };
   const auto product = [&](std::string_view name) {
     const HeadMatrix& m = at(name);
     Linear linear;
-    linear.weight = prepare_weight(stream, m.weight->view);
-    if (m.bias != nullptr) linear.bias = as_floats(*m.bias, out.copies);
+    linear.weight = prepare_weight(stream_, m.weight->view);
+    if (m.bias != nullptr) linear.bias = as_floats(*m.bias, 0, out.copies);
     return linear;
   };
   for (const std::string& name : feature_norms_) out.feature_norms.push_back(norm(name));
   out.fc = product("fc");
-  // An MTP layer's input_layernorm is applied before its attention, EAGLE-3's to the token's half of the inputs.
   out.token_norm = norm(is_mtp() ? "embed_norm" : "layers.0.input_layernorm");
-  out.state_norm = norm("layers.0.hidden_norm");
-  if (is_mtp()) out.attention_norm = norm("layers.0.input_layernorm");
-  out.attention.qkv.all = {{&Scratch::q, product("layers.0.self_attn.q_proj")},
-                           {&Scratch::k, product("layers.0.self_attn.k_proj")},
-                           {&Scratch::v, product("layers.0.self_attn.v_proj")}};
-  out.attention.q_norm = norm("layers.0.self_attn.q_norm");
-  out.attention.k_norm = norm("layers.0.self_attn.k_norm");
-  out.attention.output = product("layers.0.self_attn.o_proj");
-  out.ffn_norm = norm("layers.0.post_attention_layernorm");
-  out.ffn.gate_up.all = {{&Scratch::gate, product("layers.0.mlp.gate_proj")},
-                         {&Scratch::up, product("layers.0.mlp.up_proj")}};
-  out.ffn.down = product("layers.0.mlp.down_proj");
+  out.state_norm = norm(is_mtp() ? "hidden_norm" : "layers.0.hidden_norm");
+  if (!is_mtp()) {
+    out.attention.qkv.all = {{&Scratch::q, product("layers.0.self_attn.q_proj")},
+                             {&Scratch::k, product("layers.0.self_attn.k_proj")},
+                             {&Scratch::v, product("layers.0.self_attn.v_proj")}};
+    out.attention.output = product("layers.0.self_attn.o_proj");
+    out.ffn_norm = norm("layers.0.post_attention_layernorm");
+    out.ffn.gate_up.all = {{&Scratch::gate, product("layers.0.mlp.gate_proj")},
+                           {&Scratch::up, product("layers.0.mlp.up_proj")}};
+    out.ffn.down = product("layers.0.mlp.down_proj");
+  }
   VocabularyWeights& vocabulary = out.vocabulary;
   vocabulary = *target_.vocabulary();
   vocabulary.output_norm = norm("norm");
@@ -97,17 +105,17 @@ EagleHead::Weights EagleHead::Loader::load(Stream& stream) const {
 
 // ---- EagleHead -----------------------------------------------------------------------------------------------------
 
-Result<int64_t> EagleHead::block_bytes(const ModelFile& file, const Model& target, const Stream& stream,
+Result<int64_t> EagleHead::block_bytes(const ModelFile& file, const Model& target, Stream& stream,
                                        const EagleSizes& sizes) {
   Loader loader(file, target, stream);
-  TRY(loader.find());
+  TRY(loader.find(sizes));
   return kv_block_bytes(loader.kv_layouts(sizes));
 }
 
-Result<int64_t> EagleHead::sized_bytes(const ModelFile& file, const Model& target, const Stream& stream,
+Result<int64_t> EagleHead::sized_bytes(const ModelFile& file, const Model& target, Stream& stream,
                                        const EagleSizes& sizes) {
   Loader loader(file, target, stream);
-  TRY(loader.find());
+  TRY(loader.find(sizes));
   Scratch scratch;
   Rows rows;
   const size_t bytes = scratch_bytes([&](ScratchLayout& layout) { loader.lay_out(layout, sizes, scratch, rows); });
@@ -118,7 +126,7 @@ Result<std::unique_ptr<EagleHead>> EagleHead::load(std::shared_ptr<const ModelFi
                                                    Stream& stream, const EagleSizes& sizes) {
   std::unique_ptr<EagleHead> out(new EagleHead(stream));
   Loader loader(*file, target, stream);
-  TRY(loader.find());
+  TRY(loader.find(sizes));
   ASSIGN_OR_RETURN(KvStore kv, KvStore::create(loader.kv_layouts(sizes), sizes.n_blocks, stream.memory()));
   out->kv_ = std::make_unique<KvStore>(std::move(kv));
   const auto lay_out = [&](ScratchLayout& layout) { loader.lay_out(layout, sizes, out->whole_, out->rows_); };
@@ -130,7 +138,8 @@ Result<std::unique_ptr<EagleHead>> EagleHead::load(std::shared_ptr<const ModelFi
   out->file_ = std::move(file);
   out->sizes_ = sizes;
   out->form_ = loader.form();
-  out->weights_ = loader.load(stream);
+  out->weights_ = loader.load();
+  ASSIGN_OR_RETURN(out->layer_, loader.load_layer(out->weights_.vocabulary, sizes, /*sized_only=*/false));
   out->rope_ = make_rope_table(out->form_.layer.ropes.front(), sizes.context_len);
   out->taps_ = {.layers = out->form_.tap_layers, .out = out->rows_.taps};
   TRY(stream.reserve_workspace(std::max(stream.workspace_bytes(), loader.workspace_bytes(sizes))));

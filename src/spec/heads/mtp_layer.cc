@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "base/quoted.h"
-#include "model/config.h"
 
 namespace ibid {
 namespace {
@@ -15,40 +15,30 @@ struct Renamed {
   std::string_view theirs, ours;  // after the layer's prefix; with ".weight" or ".bias" after
 };
 constexpr std::array<Renamed, 4> kMimo = {{{"token_layernorm", "embed_norm"},
-                                           {"hidden_layernorm", "layers.0.hidden_norm"},
+                                           {"hidden_layernorm", "hidden_norm"},
                                            {"input_proj", "fc"},
                                            {"final_layernorm", "norm"}}};
 constexpr std::array<Renamed, 5> kQwen = {{{"pre_fc_norm_embedding", "embed_norm"},
-                                           {"pre_fc_norm_hidden", "layers.0.hidden_norm"},
+                                           {"pre_fc_norm_hidden", "hidden_norm"},
                                            {"fc", "fc"},
                                            {"norm", "norm"},
                                            {"embed_tokens", "embed_tokens"}}};
 constexpr std::array<Renamed, 6> kDeepSeek = {{{"enorm", "embed_norm"},
-                                               {"hnorm", "layers.0.hidden_norm"},
+                                               {"hnorm", "hidden_norm"},
                                                {"eh_proj", "fc"},
                                                {"shared_head.norm", "norm"},
                                                {"shared_head.head", "lm_head"},
                                                {"embed_tokens", "embed_tokens"}}};
-constexpr std::array<Renamed, 17> kGguf = {{{"nextn.enorm", "embed_norm"},
-                                            {"nextn.hnorm", "layers.0.hidden_norm"},
-                                            {"nextn.eh_proj", "fc"},
-                                            {"nextn.shared_head_norm", "norm"},
-                                            {"nextn.shared_head_head", "lm_head"},
-                                            {"nextn.embed_tokens", "embed_tokens"},
-                                            {"attn_norm", "layers.0.input_layernorm"},
-                                            {"attn_q", "layers.0.self_attn.q_proj"},
-                                            {"attn_k", "layers.0.self_attn.k_proj"},
-                                            {"attn_v", "layers.0.self_attn.v_proj"},
-                                            {"attn_q_norm", "layers.0.self_attn.q_norm"},
-                                            {"attn_k_norm", "layers.0.self_attn.k_norm"},
-                                            {"attn_output", "layers.0.self_attn.o_proj"},
-                                            {"ffn_norm", "layers.0.post_attention_layernorm"},
-                                            {"ffn_gate", "layers.0.mlp.gate_proj"},
-                                            {"ffn_up", "layers.0.mlp.up_proj"},
-                                            {"ffn_down", "layers.0.mlp.down_proj"}}};
+constexpr std::array<Renamed, 6> kGguf = {{{"nextn.enorm", "embed_norm"},
+                                           {"nextn.hnorm", "hidden_norm"},
+                                           {"nextn.eh_proj", "fc"},
+                                           {"nextn.shared_head_norm", "norm"},
+                                           {"nextn.shared_head_head", "lm_head"},
+                                           {"nextn.embed_tokens", "embed_tokens"}}};
+constexpr std::string_view kBlockOfGguf = "blk.0.", kBlockOfFolder = "model.layers.0.";
 
-// Tensors that are not listed keep their names as the layer's; EagleHead knows or rejects them.
-std::string renamed(std::string_view name, std::span<const Renamed> names) {
+// Tensors that are not listed are the layer's.
+std::string renamed(std::string_view name, std::span<const Renamed> names, std::string_view block) {
   for (const std::string_view end : {".weight", ".bias"}) {
     if (!name.ends_with(end)) continue;
     const std::string_view stem = name.substr(0, name.size() - end.size());
@@ -56,7 +46,7 @@ std::string renamed(std::string_view name, std::span<const Renamed> names) {
       if (r.theirs == stem) return std::string(r.ours) + std::string(end);
     }
   }
-  return "layers.0." + std::string(name);
+  return std::string(block) + std::string(name);
 }
 
 // The location of a file's layer, and its names.
@@ -89,36 +79,74 @@ Error none_found(const ModelFile& model, const ModelConfig& config) {
       "--spec");
 }
 
-Status must_run(const ModelConfig& config) {
-  const bool has_windows =
-      std::ranges::any_of(config.layers, [](const LayerConfig& layer) { return layer.window != 0; });
-  if (config.shape == Shape::kLlama && !config.fused_qkv && !config.fused_gate_up && !has_windows) return {};
-  return unsupported(
-      "ibid runs MTP layers of llama's and qwen's shapes without windows; this model is " + config.architecture,
-      "--spec");
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const ModelFile>> mtp_layer_of(const ModelFile& model) {
   ASSIGN_OR_RETURN(const ModelConfig config, read_config(model));
   const MtpSpelling spelling = spelling_of(model, config);
+  const std::string_view block = model.container() == Container::kGguf ? kBlockOfGguf : kBlockOfFolder;
   ModelFile::Parts parts;
   parts.container = model.container();
   parts.path = model.path();
+  parts.metadata = model.metadata();
   for (const TensorInfo& t : model.tensors()) {
     if (config.n_mtp_layers == 0 || !t.name.starts_with(spelling.prefix)) continue;
     std::string_view name = std::string_view(t.name).substr(spelling.prefix.size());
     if (name.starts_with("layers.0.")) name.remove_prefix(9);
     if (name.starts_with("layers.")) continue;  // a further layer
     TensorInfo& to = parts.tensors.emplace_back(t);
-    to.name = renamed(name, spelling.names);
+    to.name = renamed(name, spelling.names, block);
   }
   if (parts.tensors.empty()) return none_found(model, config);
-  TRY(must_run(config));
-  parts.metadata["general.architecture"] = std::string(kMtpArchitecture);
-  parts.metadata["mtp.hidden_first"] = spelling.hidden_first;
+  parts.metadata[std::string(kMtpHiddenFirst)] = spelling.hidden_first;
   return std::make_shared<const ModelFile>(std::move(parts));
+}
+
+bool is_of_mtp_block(std::string_view name) {
+  return name.starts_with(kBlockOfGguf) || name.starts_with(kBlockOfFolder);
+}
+
+std::shared_ptr<const ModelFile> mtp_block_of(const ModelFile& layer) {
+  ModelFile::Parts parts;
+  parts.container = layer.container();
+  parts.path = layer.path() + " (its MTP layer)";
+  parts.metadata = layer.metadata();
+  std::ranges::copy_if(layer.tensors(), std::back_inserter(parts.tensors),
+                       [](const TensorInfo& t) { return is_of_mtp_block(t.name); });
+  return std::make_shared<const ModelFile>(std::move(parts));
+}
+
+Result<ModelConfig> mtp_block_config(const ModelConfig& model, const ModelFile& layer) {
+  const auto attends = [](const LayerConfig& l) {
+    return l.mixer == Mixer::kLatent || (l.mixer == Mixer::kAttention && !l.is_recurrent());
+  };
+  const auto last = std::find_if(model.layers.rbegin(), model.layers.rend(), attends);
+  if (model.shape != Shape::kLlama || model.one_part_layers || model.ropes.empty() || last == model.layers.rend())
+    return unsupported(layer.path() + ": ibid runs no MTP layer of " + model.architecture, "--spec");
+  if (last->window != 0) {
+    return unsupported(layer.path() + ": ibid runs MTP layers without windows; those of this model's layers are of " +
+                           std::to_string(last->window) + " tokens",
+                       "--spec");
+  }
+  ModelConfig out = model;
+  LayerConfig own = *last;
+  own.rope = 0;
+  own.kv_owner = kOwnCache;
+  // Of a model with experts the layer may have one feed-forward.
+  const TensorInfo* gate = layer.find("blk.0.ffn_gate.weight");
+  if (gate == nullptr) gate = layer.find("model.layers.0.mlp.gate_proj.weight");
+  if (own.n_experts > 0 && gate != nullptr) {
+    constexpr int64_t kMostWide = 65536;
+    if (gate->view.rank != 2 || gate->view.dim[0] > kMostWide)
+      return unsupported(layer.path() + ": an MTP layer with a feed-forward of that shape", gate->name);
+    own.n_experts = own.n_experts_used = own.expert_len = 0;
+    own.ffn_len = gate->view.dim[0];
+  }
+  out.layers = {own};
+  out.n_layers = 1;
+  out.n_mtp_layers = 0;
+  out.ropes.resize(1);
+  return out;
 }
 
 }  // namespace ibid

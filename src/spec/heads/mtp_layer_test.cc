@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <map>
 
 #include "model/testing/config_as_gguf.h"
 #include "model/testing/loaded_model.h"
 #include "source_paths.h"
+#include "temp_folder.h"
 #include "tiny_eagle.h"
+#include "tiny_files.h"
 
 namespace ibid {
 namespace {
@@ -157,14 +160,17 @@ Said said_by(const std::shared_ptr<const ModelFile>& file) {
   return out;
 }
 
-// max|a - b| <= 1e-5 max|b|: fc sums its halves in another order.
-bool alike(const std::vector<float>& a, const std::vector<float>& b) {
+// max|a - b| / max|b|.
+float difference(std::span<const float> a, std::span<const float> b) {
   float worst = 0, largest = 0;
-  if (a.size() != b.size() || a.empty()) return false;
+  if (a.size() != b.size() || a.empty()) return std::numeric_limits<float>::infinity();
   for (size_t i = 0; i < a.size(); ++i)
     worst = std::max(worst, std::abs(a[i] - b[i])), largest = std::max(largest, std::abs(b[i]));
-  return worst <= 1e-5F * largest;
+  return worst / largest;
 }
+
+// fc sums its halves in another order.
+bool alike(const std::vector<float>& a, const std::vector<float>& b) { return difference(a, b) <= 1e-5F; }
 
 TEST(MtpLayers, AreFoundUnderEachSpellingAndAreNoPartOfTheModel) {
   LoadedModel without(golden("qwen2"));
@@ -183,6 +189,126 @@ TEST(MtpLayers, AreFoundUnderEachSpellingAndAreNoPartOfTheModel) {
   EXPECT_TRUE(alike(in_gguf.head, mimo.head));
 }
 
+// Adds memory of its own to a file in the making.
+TensorInfo& added(ModelFile::Parts& parts, const std::string& name, std::initializer_list<int64_t> dims) {
+  TensorView view(nullptr, DType::kF32, dims);
+  parts.copies.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(view.n_elements()) * sizeof(float)));
+  view.data = parts.copies.back().get();
+  return parts.tensors.emplace_back(TensorInfo{name, view});
+}
+
+int32_t last_that_attends(const ModelConfig& c) {
+  for (auto l = static_cast<int32_t>(c.n_layers) - 1;; --l) {
+    if (c.layers[static_cast<size_t>(l)].mixer != Mixer::kState) return l;
+  }
+}
+
+struct Names {
+  std::string layer, embed_norm, hidden_norm, fc, norm, key;
+};
+
+// A folder whose MTP layer is its last layer that attends once more, and reads what the embedding gives: rows of the
+// embedding have a mean square of 1, so that the norm before fc leaves them, and fc passes them on.
+std::shared_ptr<const ModelFile> again(const std::string& name, const Names& names) {
+  const ModelConfig c = read_config(*golden(name)).value();
+  ModelFile::Parts parts = parts_of(*golden(name));
+  const std::string from = "layers." + std::to_string(last_that_attends(c)) + ".";
+  const size_t n = parts.tensors.size();
+  for (size_t i = 0; i < n; ++i) {
+    TensorInfo t = parts.tensors[i];
+    if (const size_t at = t.name.find(from); at != std::string::npos && t.name.find("mtp") == std::string::npos)
+      parts.tensors.push_back({names.layer + t.name.substr(at + from.size()), t.view});
+    if (t.name.ends_with("model.norm.weight") || t.name.ends_with("language_model.norm.weight"))
+      parts.tensors.push_back({names.norm, t.view});
+    if (!t.name.ends_with("embed_tokens.weight")) continue;
+    TensorInfo& rows = added(parts, t.name, {c.vocab_size, c.width});
+    for (int64_t row = 0; row < c.vocab_size; ++row) {
+      const float* x = t.view.row_as<float>(row);
+      double sum = 0;
+      for (int64_t k = 0; k < c.width; ++k) sum += static_cast<double>(x[k]) * x[k];
+      const double scale = std::sqrt(static_cast<double>(c.width) / sum);
+      for (int64_t k = 0; k < c.width; ++k) rows.view.row_as<float>(row)[k] = static_cast<float>(x[k] * scale);
+    }
+    parts.tensors[i] = parts.tensors.back();
+    parts.tensors.pop_back();
+  }
+  for (const std::string& norm : {names.embed_norm, names.hidden_norm}) {
+    TensorInfo& t = added(parts, norm, {c.width});
+    std::fill_n(t.view.row_as<float>(0), c.width, 1 - c.norm_offset);
+  }
+  TensorInfo& fc = added(parts, names.fc, {c.width, 2 * c.width});
+  for (int64_t row = 0; row < c.width; ++row) fc.view.row_as<float>(row)[row] = 1;
+  parts.metadata[names.key] = int64_t{1};
+  return std::make_shared<const ModelFile>(std::move(parts));
+}
+
+// Logits of pairs of this text, whose states are numbers of the test's.
+std::vector<float> drafted(const std::shared_ptr<const ModelFile>& layer, LoadedModel& m,
+                           std::span<const TokenId> text) {
+  auto head = EagleHead::load(layer, *m.model, *m.stream, kTinyEagleSizes);
+  EXPECT_TRUE(head.ok()) << (head ? "" : head.error().message);
+  if (!head) return {};
+  PairsOfOne pairs(**head);
+  std::vector<int32_t> rows(text.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  for (const int32_t row : rows) {
+    for (int32_t c = 0; c < (*head)->feature_len(); ++c)
+      (*head)->features().row_as<float>(row)[c] = static_cast<float>((row * 31 + c * 7) % 17) / 8.0F - 1;
+  }
+  (*head)->fuse(static_cast<int32_t>(text.size()));
+  const EagleHead::PassResult said = pairs.run(text, rows);
+  return {said.logits.begin(), said.logits.end()};
+}
+
+class MtpOfEachKind : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MtpOfEachKind, AnswersAsTheModelOfThatLayerAlone) {
+  const std::string name = GetParam();
+  const std::string after = std::to_string(read_config(*golden(name)).value().n_layers) + ".";
+  const std::string layer = "model.layers." + after;
+  const bool is_qwen = name.starts_with("qwen3");
+  const auto file =
+      again(name, is_qwen ? Names{"mtp.layers.0.", "mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight",
+                                  "mtp.fc.weight", "mtp.norm.weight", "mtp_num_hidden_layers"}
+                          : Names{layer, layer + "enorm.weight", layer + "hnorm.weight", layer + "eh_proj.weight",
+                                  layer + "shared_head.norm.weight", "num_nextn_predict_layers"});
+  LoadedModel whole(file);
+  ASSERT_NE(whole.model, nullptr);
+  std::vector<int32_t> others;
+  for (int32_t l = 0; l < static_cast<int32_t>(whole.model->config().n_layers); ++l) {
+    if (l != last_that_attends(whole.model->config())) others.push_back(l);
+  }
+  LoadedModel alone(file);
+  alone.model = model_without(*whole.model, others, whole.model->options(), *alone.stream).value();
+  const std::vector<TokenId> text = testing::some_tokens(11, whole.model->config().vocab_size, 7);
+  const std::vector<float> expected = alone.logits(text, {.kv_dtype = DType::kF32});
+
+  // Of the states fc reads nothing.
+  EXPECT_LE(difference(drafted(mtp_layer_of(*file).value(), whole, text), expected), 1e-5F);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, MtpOfEachKind,
+                         ::testing::Values("qwen3next", "qwen35", "qwen35_vl", "qwen35moe", "glm4moe", "glm4_moe_lite",
+                                           "deepseek_v3"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
+class MtpOfGguf : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MtpOfGguf, IsReadFromTheBlockAfterTheLast) {
+  const TempFolder folder;
+  const auto file =
+      std::make_shared<const ModelFile>(ModelFile::open(testing::tiny_with_mtp(folder, GetParam())).value());
+  LoadedModel m(file);
+  ASSERT_NE(m.model, nullptr);
+  const std::vector<TokenId> text = testing::some_tokens(11, m.model->config().vocab_size, 7);
+  const std::vector<float> expected = drafted(testing::tiny_mtp_file(m.model->config(), false), m, text);
+  EXPECT_EQ(drafted(mtp_layer_of(*file).value(), m, text), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, MtpOfGguf,
+                         ::testing::Values("llama", "qwen3", "qwen3next", "qwen35", "glm4moe", "deepseek2"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
 std::string refused(const std::shared_ptr<const ModelFile>& file) {
   const auto layer = mtp_layer_of(*file);
   if (!layer) return layer.error().message;
@@ -198,14 +324,14 @@ TEST(MtpLayers, ThatAreMissingOrNotWholeAreRefusedByName) {
     std::erase_if(parts.tensors, [&](const TensorInfo& t) { return t.name == "model.mtp_layers.0." + name; });
     return std::make_shared<const ModelFile>(std::move(parts));
   };
-  for (const auto& [name, part] :
-       std::map<std::string, std::string>{{"input_proj.weight", "no fc.weight"},
-                                          {"token_layernorm.weight", "no embed_norm.weight"},
-                                          {"hidden_layernorm.weight", "no hidden_norm.weight"},
-                                          {"final_layernorm.weight", "no norm.weight"},
-                                          {"input_layernorm.weight", "no input_layernorm.weight"},
-                                          {"self_attn.v_proj.weight", "no self_attn.v_proj.weight"},
-                                          {"self_attn.v_proj.bias", "has no bias"}}) {
+  for (const auto& [name, part] : std::map<std::string, std::string>{
+           {"input_proj.weight", "no fc.weight"},
+           {"token_layernorm.weight", "no embed_norm.weight"},
+           {"hidden_layernorm.weight", "no hidden_norm.weight"},
+           {"final_layernorm.weight", "no norm.weight"},
+           {"input_layernorm.weight", R"(no tensor "model.layers.0.input_layernorm.weight)"},
+           {"self_attn.v_proj.weight", R"(no tensor "model.layers.0.self_attn.v_proj)"},
+           {"self_attn.v_proj.bias", R"(no tensor "model.layers.0.self_attn.v_proj.bias)"}}) {
     const std::string said = refused(without(name));
     EXPECT_NE(said.find(part), std::string::npos) << name << ": " << said;
   }

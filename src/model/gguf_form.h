@@ -1,0 +1,58 @@
+// A ModelConfig back as GGUF describes it: metadata, the tensors that it needs, and the values of a folder's tensors
+// under GGUF's names. For `ibid convert`, and for tests that make models.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "format/model_file.h"
+#include "model/config.h"
+
+namespace ibid {
+
+using Metadata = std::map<std::string, MetaValue, std::less<>>;
+
+// config.architecture must be a name that GGUF knows. A llama-3 scaling becomes rope_freqs.weight (rope_vectors_of).
+Metadata metadata_of(const ModelConfig& config);
+
+struct TensorSpec {
+  enum class Kind {
+    kEmbedding,
+    kMatrix,
+    kRouter,
+    kNorm,
+    kBias,
+    kTaps,
+    kDecay
+  };                 // a router and taps are matrices of F32
+  std::string name;  // GGUF's
+  Kind kind = Kind::kMatrix;
+  std::vector<int64_t> dims;
+};
+// Every tensor that the forward pass of `config` reads, under its GGUF name.
+std::vector<TensorSpec> tensors_of(const ModelConfig& config);
+
+// A contiguous tensor of one to three dimensions.
+TensorView view_of(void* bytes, DType dtype, const std::vector<int64_t>& dims);
+
+// RoPE data that GGUF keeps as tensors: rope_freqs.weight, rope_factors_short.weight, rope_factors_long.weight.
+std::map<std::string, std::vector<float>> rope_vectors_of(const ModelConfig& config);
+
+// A folder's configuration as its GGUF form has it: without what that form's weights hold already (multipliers), and
+// with gate and up apart where GGUF has them so. Of it are metadata_of and tensors_of a form.
+ModelConfig gguf_config_of(const ModelConfig& of_folder);
+
+// The values of a folder's tensor as GGUF has them, in floats: q and k rows in GGUF's order, norms with their offset.
+// An error is a sentence about the folder.
+Result<std::vector<float>> gguf_values(const ModelFile& folder, const ModelConfig& config, const TensorSpec& spec);
+
+// Rows of q, k and v, or of z, of rows that are of each key head its query, key, values and z, of `columns` each.
+std::vector<float> part_of_qkvz(const DeltaHeads& heads, const std::vector<float>& all, int64_t columns, bool is_z);
+// A and B of an adapter's term for what `pattern` names ("blk.{}.attn_q.weight"), as they are for a folder, become
+// those for its GGUF form: a[r, K] and b[N, r]. Errors name what GGUF holds otherwise than in another order.
+Status lora_in_gguf_order(const ModelConfig& config, const std::string& pattern, int64_t layer, int64_t n_inputs,
+                          int64_t n_outputs, int64_t rank, std::vector<float>& a, std::vector<float>& b);
+
+}  // namespace ibid

@@ -1,0 +1,224 @@
+// Keys and values as codes (kernels/kv_codes.h): attention over them is that over an F32 cache of the numbers that they
+// stand for, bit for bit, so every property of the latter holds; and how far codes are from what they were made of.
+#include "kernels/reference/reference.h"
+#include "parity/paged.h"
+
+namespace ibid::parity {
+namespace {
+
+const Shape kShapes[] = {
+    {.heads = 9, .kv_heads = 3, .head_len = 64},
+    {.heads = 2, .kv_heads = 2, .head_len = 80, .block_len = 32},
+    {.heads = 7, .kv_heads = 1, .head_len = 128, .block_len = 32, .has_sinks = true},
+    {.heads = 4, .kv_heads = 2, .head_len = 32, .block_len = 8, .window = 70},
+    {.heads = 8, .kv_heads = 2, .head_len = 256, .soft_cap = 5.0f},
+    {.heads = 4, .kv_heads = 4, .head_len = 40, .window = 17},
+    {.heads = 12, .kv_heads = 4, .head_len = 128, .has_slopes = true},
+    {.heads = 6, .kv_heads = 2, .head_len = 96, .value_len = 64},
+    {.heads = 2, .kv_heads = 1, .head_len = 512},
+    {.heads = 1, .kv_heads = 1, .head_len = 8},
+    {.heads = 110, .kv_heads = 1, .head_len = 16},
+};
+
+std::string spelled(const Shape& s) {
+  return std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.head_len) +
+         ", blocks of " + std::to_string(s.block_len);
+}
+
+Shape as_codes(Shape shape) {
+  shape.dtype = DType::kI8;
+  return shape;
+}
+Shape as_numbers(Shape shape) {
+  shape.dtype = DType::kF32;
+  shape.rounds_to_codes = true;
+  return shape;
+}
+
+// Prefill pieces over the end of a tile and of a piece, beside each other, then decodes and a few rows at once.
+Paged::Rows run(const Shape& shape, ThreadTeam& team, uint64_t seed = 1) {
+  Paged paged(shape, 2, 320, seed);
+  Stream s(team);
+  paged.step(s, {{0, 0, 5}, {1, 0, 251}});
+  paged.step(s, {{0, 5, 70}, {1, 251, 263}});
+  paged.step(s, {{1, 263, 264}});
+  paged.step(s, {{1, 264, 268}, {0, 70, 72}});
+  return paged.rows();
+}
+
+TEST(AttentionOfCodes, IsThatOfTheNumbersTheyStandFor) {
+  ThreadTeam one(1), three(3);
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(spelled(shape));
+    const Paged::Rows want = run(as_numbers(shape), one);
+    for_each_isa([&](Isa) {
+      ASSERT_EQ(difference(want, run(as_codes(shape), one)), "");
+      ASSERT_EQ(difference(want, run(as_codes(shape), three, 5)), "");
+    });
+    for (const int32_t block_len : {8, 16, 32}) {
+      Shape other = as_codes(shape);
+      other.block_len = block_len;
+      ASSERT_EQ(difference(want, run(other, three, 7)), "");
+    }
+  }
+}
+
+TEST(AttentionOfCodes, EqualsTheReference) {
+  ThreadTeam team(2);
+  for (const Shape& shape : kShapes) {
+    if (shape.heads > 100 || shape.head_len > 256) continue;  // double precision takes its time
+    SCOPED_TRACE(spelled(shape));
+    reference::select(true);
+    const Paged::Rows want = run(as_codes(shape), team);
+    reference::select(false);
+    const Paged::Rows got = run(as_codes(shape), team);
+    for (const auto& [key, row] : got) {
+      for (size_t i = 0; i < row.size(); ++i) {
+        const double b = want.at(key)[i];
+        ASSERT_LE(std::fabs(row[i] - b), kAttention.absolute + kAttention.relative * std::fabs(b)) << "column " << i;
+      }
+    }
+    note_bits(got.begin()->second);
+  }
+}
+
+// Five drafts in a chain, in slots that are not their positions' own.
+TEST(AttentionOfCodes, ReadsPathsInAnySlots) {
+  ThreadTeam team(2);
+  Stream s(team);
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(spelled(shape));
+    constexpr int32_t kText = 61, kDrafts = 5;
+    const auto content = [](int32_t i) { return (uint64_t{9} << 40) + static_cast<uint64_t>(i); };
+    const auto rows = [&](const Shape& of, bool is_path) {
+      Paged paged(of, 1, 96, 3);
+      paged.step(s, {{0, 0, kText}}, false);
+      TokensOf drafts = {0, {}};
+      for (int32_t i = 0; i < kDrafts; ++i) {
+        std::vector<int32_t> path;
+        for (int32_t j = 0; is_path && j <= i; ++j) path.push_back(paged.slot(0, kText + 20 - 3 * j));
+        const int32_t slot = is_path ? path.back() : paged.slot(0, kText + i);
+        drafts.tokens.push_back({kText + i, content(i), slot, path, i});
+      }
+      paged.step(s, std::vector<TokensOf>{drafts});
+      return paged.rows();
+    };
+    const Paged::Rows plain = rows(as_codes(shape), false);
+    ASSERT_EQ(difference(rows(as_numbers(shape), false), plain), "");
+    for_each_isa([&](Isa) { ASSERT_EQ(difference(plain, rows(as_codes(shape), true)), ""); });
+  }
+}
+
+TEST(AttentionOfCodes, ASlotIsCopiedWithItsScales) {
+  ThreadTeam team(2);
+  Stream s(team);
+  for (const bool is_reference : {false, true}) {
+    for (const int32_t block_len : {8, 16}) {
+      const Shape shape = {.heads = 2, .kv_heads = 2, .head_len = 24, .dtype = DType::kI8, .block_len = block_len};
+      Paged paged(shape, 1, 32);
+      paged.step(s, {{0, 0, 32}}, false);
+      const PagedKv& kv = paged.kv();
+      const std::vector<int32_t> from = {paged.slot(0, 3), paged.slot(0, 21)},
+                                 to = {paged.slot(0, 30), paged.slot(0, 4)};
+      std::vector<float> before, beside, after, beside_after;
+      const auto read = [&](std::span<const int32_t> slots, std::vector<float>& out) {
+        for (const int32_t slot : slots) {
+          for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
+            for (int32_t d = 0; d < 48; ++d) out.push_back(kv_read(kv, part, slot, d / 24, d % 24));
+          }
+        }
+      };
+      const std::vector<int32_t> neighbours = {paged.slot(0, 29), paged.slot(0, 31), paged.slot(0, 5)};
+      read(from, before), read(neighbours, beside);
+      reference::select(is_reference);
+      ops::copy_slots(s, kv, from, to);
+      reference::select(false);
+      read(to, after), read(neighbours, beside_after);
+      EXPECT_EQ(after, before);
+      EXPECT_EQ(beside_after, beside);
+      note_bits(after);
+    }
+  }
+}
+
+// Some number about 0, the same on every machine.
+float drawn(std::mt19937_64& random) {
+  const auto part = [&] {
+    return static_cast<float>(static_cast<int64_t>(random() >> 41) - (int64_t{1} << 22)) * 0x1p-22f;
+  };
+  return part() + part() + part();
+}
+
+TEST(KvCodes, AreTheNearestMultiplesOfAScaleThatReachesAll) {
+  std::mt19937_64 random(3);
+  for (const float size : {1.0f, 1e-3f, 3e4f, 1e-6f}) {
+    for (const int32_t n : {8, 64, 80, 576}) {
+      std::vector<float> x(static_cast<size_t>(n));
+      for (float& v : x) v = drawn(random) * size;
+      x[3] *= 20;
+      std::vector<int8_t> codes(x.size());
+      const float scale = half_to_float(quantise_head(x.data(), n, codes.data()));
+      float largest = 0;
+      for (const float v : x) largest = std::max(largest, std::fabs(v));
+      EXPECT_GE(scale * 127.0f, largest * (1 - 1e-6f));
+      // A half above: of normal halves 2^-10 of it, of subnormal ones their step.
+      EXPECT_LE(scale, largest / 127.0f * (1 + 0x1p-9f) + 0x1p-24f);
+      for (size_t i = 0; i < x.size(); ++i)
+        EXPECT_LE(std::fabs(x[i] - static_cast<float>(codes[i]) * scale), 0.5f * scale * (1 + 0x1p-15f)) << x[i];
+      note_bits({reinterpret_cast<const char*>(codes.data()), codes.size()});
+    }
+  }
+}
+
+TEST(KvCodes, OfZerosInfinitiesAndNaNsAreInRange) {
+  std::vector<float> x(16, 0.0f);
+  int8_t codes[16];
+  EXPECT_EQ(quantise_head(x.data(), 16, codes), 0);
+  EXPECT_TRUE(std::all_of(codes, codes + 16, [](int8_t c) { return c == 0; }));
+  for (const float bad : {INFINITY, -INFINITY, std::nanf(""), 3e38f, 1e-45f}) {
+    x.assign(16, 1.0f);
+    x[5] = bad;
+    quantise_head(x.data(), 16, codes);
+    EXPECT_TRUE(std::all_of(codes, codes + 16, [](int8_t c) { return c >= -127; })) << bad;
+  }
+  x.assign(16, 1e-45f);
+  EXPECT_LE(half_to_float(quantise_head(x.data(), 16, codes)), 0x1p-24f);
+}
+
+// A score moves by at most half a scale for each element of the query: |q . (k - code scale)| <= scale / 2 |q|_1.
+TEST(KvCodes, MoveAScoreByLessThanItsBound) {
+  std::mt19937_64 random(4);
+  double closest = 0;
+  for (int turn = 0; turn < 2000; ++turn) {
+    constexpr int32_t kLen = 64;
+    std::vector<float> q(kLen), k(kLen);
+    for (float& v : q) v = drawn(random);
+    for (float& v : k) v = drawn(random) + 3;
+    k[static_cast<size_t>(turn) % kLen] *= static_cast<float>(1 + turn % 40);  // a channel far from the others
+    int8_t codes[kLen];
+    const double scale = half_to_float(quantise_head(k.data(), kLen, codes));
+    double moved = 0, sum = 0;
+    for (size_t d = 0; d < kLen; ++d) {
+      moved += static_cast<double>(q[d]) * (static_cast<double>(k[d]) - codes[d] * scale);
+      sum += std::fabs(q[d]);
+    }
+    ASSERT_LE(std::fabs(moved), scale / 2 * sum * (1 + 0x1p-15));
+    closest = std::max(closest, std::fabs(moved) / (scale / 2 * sum));
+  }
+  EXPECT_GT(closest, 0.2) << "a bound that no score comes near proves little";
+}
+
+TEST(KvLayout, OfCodesHasTheirScales) {
+  const KvGeometry heads = {.n_kv_heads = 4, .key_len = 192, .value_len = 128};
+  const KvLayout layout = {.geometry = heads, .dtype = DType::kI8, .block_len = 16};
+  EXPECT_TRUE(kv_supported(layout).ok());
+  EXPECT_EQ(layout.block_bytes(), 16 * 4 * (192 + 128 + 2 * 2));
+  EXPECT_EQ(layout.name(), "K:D.B,B.D I8 B16 K4 D192,128");
+  const KvGeometry latent = {.kind = KvKind::kLatent, .n_kv_heads = 1, .key_len = 576, .value_len = 512};
+  const Status refused = kv_supported({.geometry = latent, .dtype = DType::kI8});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("latent rows as I8"), std::string::npos) << refused.error().message;
+}
+
+}  // namespace
+}  // namespace ibid::parity
