@@ -282,9 +282,11 @@ void PrefixTree::settle(NodeId node, Tier tier, BlockId block) {
   at(raw(node)).blocks[raw_tier(tier)] = block;
   (*pools_)[raw_tier(tier)].set_node(block, node);
   weigh(raw(node));
+  if (observer_ != nullptr && is_whole(raw(node))) observer_->settled(*this, node, tier);
 }
 
 void PrefixTree::leave(NodeId node, Tier tier) {
+  if (observer_ != nullptr && is_whole(raw(node))) observer_->left(*this, node, tier);
   const BlockId block = std::exchange(at(raw(node)).blocks[raw_tier(tier)], BlockId::kNone);
   (*pools_)[raw_tier(tier)].set_node(block, NodeId::kNone);
   tier_of(node);  // there must be another one
@@ -304,6 +306,9 @@ void PrefixTree::forget(NodeId given) {
 
 void PrefixTree::remove(int32_t node) {
   Node& n = at(node);
+  for (size_t i = 0; observer_ != nullptr && is_whole(node) && i < kTiers; ++i) {
+    if (n.blocks[i] != BlockId::kNone) observer_->left(*this, NodeId{node}, kAllTiers[i]);
+  }
   if (is_whole(node)) {
     int32_t* link = &bucket(n.hash);
     while (*link != node) link = &at(*link).next;

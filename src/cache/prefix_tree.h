@@ -31,6 +31,7 @@
 #include "cache/block_pool.h"
 #include "cache/cache_scope.h"
 #include "cache/prefix_hash.h"
+#include "cache/prefix_observer.h"
 #include "cache/state_pool.h"
 #include "cache/tier.h"
 
@@ -74,6 +75,9 @@ class PrefixTree {
   // Forgets the node and all below it; their blocks keep their references.
   void forget(NodeId node);
 
+  // Hears all changes from now on; outlives the tree's changes. Null: no one.
+  void observe(PrefixObserver* observer) { observer_ = observer; }
+
   int32_t n_nodes() const { return n_nodes_; }
   int64_t n_holders() const;                              // of scopes, nodes not counted
   int64_t n_collisions() const { return n_collisions_; }  // hash equal, tokens or parent not
@@ -83,6 +87,11 @@ class PrefixTree {
   std::string_view spelled(ScopeId scope) const { return scopes_[static_cast<size_t>(raw(scope))].spelled; }
   NodeId parent_of(NodeId node) const { return NodeId{at(raw(node)).parent < 0 ? -1 : at(raw(node)).parent}; }
   BlockId block_of(NodeId node, Tier tier) const { return at(raw(node)).blocks[raw_tier(tier)]; }
+  // Of a whole node: what stands for its prefix, tokens and scope, in this process; of others 0.
+  uint64_t hash_of(NodeId node) const { return at(raw(node)).hash.low; }
+  bool is_whole(NodeId node) const { return is_node(node) && is_whole(raw(node)); }
+  // Of a node without a parent: CacheScope::spelled().
+  std::string_view scope_of(NodeId node) const { return spelled(ScopeId{~at(raw(node)).parent}); }
   // The first tier that has its bytes.
   Tier tier_of(NodeId node) const;
   // Asks for the memory that forgetting this block's node, and the next one's after it, will touch.
@@ -135,6 +144,7 @@ class PrefixTree {
 
   BlockPools* pools_;
   StatePool* states_;  // null: none
+  PrefixObserver* observer_ = nullptr;
   int32_t block_len_;
   PrefixHash hash_;
   int64_t n_collisions_ = 0;

@@ -161,7 +161,12 @@ Status bench_one(const BenchOptions& options, const Combination& one, const std:
   engine_options.kv_bytes = std::max(loaded.kv_bytes_for(n_streams, longest, engine_options.block_len),
                                      loaded.kv_bytes_for(1, loaded.context_len, engine_options.block_len));
   ASSIGN_OR_RETURN(auto engine, host::start_engine(loaded, engine_options));
-  for (const BenchCase& test : tests) {
+  std::vector<BenchCase> cases = tests;
+  for (BenchCase& test : cases) {
+    if (loaded.adapters == nullptr) break;
+    for (const AdapterShelf::Entry& entry : loaded.adapters->list()) test.adapters.push_back(entry.placed);
+  }
+  for (const BenchCase& test : cases) {
     BenchRow row = bench_row(loaded, test, one.n_batch, one.n_ubatch);
     for (int32_t r = options.warms_up ? -1 : 0; r < options.repeats; ++r) {
       ASSIGN_OR_RETURN(const double seconds, run_once(*engine, test, loaded.tokenizer->vocab_size()));
@@ -172,7 +177,7 @@ Status bench_one(const BenchOptions& options, const Combination& one, const std:
   }
   if (!options.profile && options.trace.empty()) return {};
   StepProfile profile;
-  TRY(run_profiled(*engine, tests, loaded.tokenizer->vocab_size(), profile));
+  TRY(run_profiled(*engine, cases, loaded.tokenizer->vocab_size(), profile));
   profiled = "\n" + profile.text(measure_limits(*loaded.team));
   if (options.trace.empty()) return {};
   std::ofstream file(options.trace, std::ios::binary);

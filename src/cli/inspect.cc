@@ -58,13 +58,17 @@ std::string router_text(const Router& r) {
 }
 
 void print_recurrent(const ModelConfig& c) {
-  const LayerConfig* of = c.first_with(Mixer::kState);
+  const LayerConfig* of = c.first_recurrent();
   if (of == nullptr) return;
-  const auto n = std::ranges::count(c.layers, Mixer::kState, &LayerConfig::mixer);
+  const auto n = std::ranges::count_if(c.layers, &LayerConfig::is_recurrent);
   if (of->recurrence == Recurrence::kDeltaNet) {
     const DeltaHeads& heads = of->delta;
     line("recurrent", "{} layers, gated delta nets of {} key heads of {} and {} value heads of {}", n,
          heads.n_key_heads, heads.key_len, heads.n_value_heads, heads.value_len);
+  } else if (of->recurrence == Recurrence::kMamba2) {
+    line("recurrent", "{} layers, state spaces of {} heads of {} by {}, in {} groups{}", n, of->ssm.n_heads,
+         of->ssm.head_len, of->ssm.state_len, of->ssm.n_groups,
+         of->mixer == Mixer::kAttention ? ", beside attention" : "");
   } else {
     line("recurrent", "{} layers, short convolutions of {} taps", n, of->conv_len);
   }
@@ -93,6 +97,7 @@ void print_config(const ModelConfig& c) {
   if (const LayerConfig& l = c.layers.front(); l.mixer == Mixer::kLatent)
     line("", "latent: queries of {} and {} that turn, outputs of {}", l.plain_len, l.key_len - l.value_len, l.out_len);
   if (c.sinks) line("", "a sink for each head");
+  if (c.alibi_bias_max != 0) line("", "a slope for each head (ALiBi), from 2^-{}", c.alibi_bias_max);
   const auto attends = [](const LayerConfig& l) { return l.mixer == Mixer::kAttention; };
   int windows = 0, nope = 0;
   for (const LayerConfig& l : c.layers) windows += l.window > 0, nope += attends(l) && l.rope == kNoRope;

@@ -1,4 +1,7 @@
 target_compile_options(ibid_cli PRIVATE ${IBID_COLD})
+if(IBID_LIBRARY)  # which leaves out what is the command line's
+  target_compile_options(ibid_cli PRIVATE -ffunction-sections -fdata-sections)
+endif()
 # The line editor; static, like all but the C library and OpenSSL.
 find_library(EDIT libedit.a REQUIRED)
 find_library(TINFO libtinfo.a REQUIRED)
@@ -7,3 +10,4 @@ find_library(MD libmd.a REQUIRED)
 target_link_libraries(ibid_cli PRIVATE ${EDIT} ${TINFO} ${BSD} ${MD})
 add_executable(ibid src/cli/main.cc)
 target_link_libraries(ibid PRIVATE ibid_cli)
+ibid_apart(src/cli/imatrix.cc)

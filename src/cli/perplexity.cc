@@ -74,7 +74,14 @@ class Rows {
 struct Scores {
   Mean nll, base_nll, difference, divergence;
   int64_t n_same_first = 0;  // tokens that both hold most likely
-  double largest = 0;        // divergence
+  std::vector<double> each;  // divergence of each token
+  // The least divergence that `share` of the tokens do not exceed.
+  double quantile(double share) {
+    if (each.empty()) return 0;
+    const auto at = static_cast<ptrdiff_t>(share * static_cast<double>(each.size() - 1) + 0.5);
+    std::ranges::nth_element(each, each.begin() + at);
+    return each[static_cast<size_t>(at)];
+  }
 };
 
 size_t largest_of(std::span<const float> row) {
@@ -117,7 +124,8 @@ class Scorer {
     std::jthread other;
     if (base_ != nullptr) {
       other = std::jthread([&] {
-        const auto scored = score_text(*base_->model, *base_->stream, options_.model.kv_dtype, tokens,
+        const DType kv_dtype = options_.base_kv_dtype.value_or(options_.model.kv_dtype);
+        const auto scored = score_text(*base_->model, *base_->stream, kv_dtype, tokens,
                                        [&](int64_t position, std::span<const float> row) {
                                          if (w.begin + position + 1 >= w.first_scored) rows.put(row);
                                        });
@@ -152,7 +160,7 @@ class Scorer {
     scores_.difference.add(nll - base_nll);
     const double d = divergence(of_base, row);
     scores_.divergence.add(d);
-    scores_.largest = std::max(scores_.largest, d);
+    scores_.each.push_back(d);
     scores_.n_same_first += largest_of(of_base) == largest_of(row) ? 1 : 0;
   }
 
@@ -174,7 +182,7 @@ Status check_base(const host::Loaded& own, const host::Loaded& base, const std::
                  "--base");
 }
 
-void print(const Scores& s, const host::Loaded* base, double tokens_per_second) {
+void print(Scores s, const host::Loaded* base, double tokens_per_second) {
   std::printf("%s\n", fmt::format("tokens {}  perplexity {:.4f}  nll {:.6f} +- {:.6f}  {:.1f} tokens/s", s.nll.n,
                                   std::exp(s.nll.mean()), s.nll.mean(), s.nll.error(), tokens_per_second)
                           .c_str());
@@ -182,10 +190,11 @@ void print(const Scores& s, const host::Loaded* base, double tokens_per_second) 
   std::printf(
       "%s\n",
       fmt::format("base {}: perplexity {:.4f}  nll {:.6f} +- {:.6f}\nnll above it {:+.6f} +- {:.6f}  perplexity times "
-                  "{:.4f}  KL divergence {:.6f} +- {:.6f}, at most {:.4f}  same first choice {:.2f} %",
+                  "{:.4f}  KL divergence {:.6f} +- {:.6f}, at most {:.4f}, median {:.6f}, 99 % {:.6f}  same first "
+                  "choice {:.2f} %",
                   base->description(), std::exp(s.base_nll.mean()), s.base_nll.mean(), s.base_nll.error(),
                   s.difference.mean(), s.difference.error(), std::exp(s.difference.mean()), s.divergence.mean(),
-                  s.divergence.error(), s.largest,
+                  s.divergence.error(), s.quantile(1), s.quantile(0.5), s.quantile(0.99),
                   100.0 * static_cast<double>(s.n_same_first) / static_cast<double>(std::max<int64_t>(1, s.nll.n)))
           .c_str());
 }

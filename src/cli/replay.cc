@@ -58,6 +58,8 @@ Status make_with_model(const ReplayOptions& options, Replay& replay, Parts& part
     return invalid(fmt::format("The record is of another model ({}, digest {:.12}); this one has the digest {:.12}.",
                                head.model, head.options.model_digest, digest));
   }
+  if (AdapterShelf* shelf = parts.loaded.adapters.get(); shelf != nullptr)
+    replay.use_adapters([shelf](const std::string& of) { return shelf->find_digest(of); });
   ASSIGN_OR_RETURN(parts.engine, host::start_engine(parts.loaded, replay.options(), {.clock = replay.clock()}));
   return {};
 }

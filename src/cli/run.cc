@@ -130,6 +130,7 @@ int run(const RunOptions& given) {
                            .tokenizer = loaded.tokenizer,
                            .chat_template = std::move(chat_template),
                            .engine = std::move(hosted->engine),
+                           .adapters = loaded.adapters,
                            .keep = std::make_shared<host::Loaded>(std::move(loaded))});
   const uint64_t seed =
       options.seed.value_or(std::random_device{}() | (static_cast<uint64_t>(std::random_device{}()) << 32));

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quoted.h"
+#include "cli/load_backend.h"
 #include "cli/options/model_names.h"
 #include "cli/options/options.h"
 #include "cli/options/server_host.h"
@@ -138,9 +139,12 @@ std::string license_of(const ModelFile& file) {
   return license ? *license : "";
 }
 
-Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name) {
+}  // namespace
+
+Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const std::string& name,
+                                              const host::OnProgress& progress) {
   const host::HostOptions wanted = host_options(options, name);
-  ASSIGN_OR_RETURN(host::Hosted hosted, host::prepare(wanted, terminal_progress()));
+  ASSIGN_OR_RETURN(host::Hosted hosted, host::prepare(wanted, progress));
   const host::Loaded& loaded = hosted.loaded;
   const ModelConfig& config = loaded.model->config();
   const bool has_own = !options.chat_template.empty();
@@ -153,6 +157,11 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   if (!chat && !config.is_encoder()) log_warn("chat is switched off, completions are served: " + chat.error().message);
   TRY(host::start(hosted, wanted));
   const EngineOptions& engine_options = hosted.engine->options();
+  std::unique_ptr<KvEvents> events;
+  if (options.server.kv_events.on()) {
+    ASSIGN_OR_RETURN(events, KvEvents::open(options.server.kv_events, engine_options.block_len));
+    hosted.engine->observe_cache(*events);
+  }
   ModelInfo info{
       .name = name,
       .architecture = config.architecture,
@@ -173,15 +182,27 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
       .license = license_of(*loaded.file)};
   log_info(name + ": " + about(loaded, hosted.engine->stats().blocks_total, engine_options.block_len));
   auto tokenizer = loaded.tokenizer;
+  if (loaded.adapters != nullptr) {
+    for (const AdapterShelf::Entry& entry : loaded.adapters->list()) {
+      const Adapter& adapter = *entry.placed->adapter;
+      log_info(fmt::format("adapter {}: {} products of a rank up to {}, {}.", entry.name, adapter.n_products(),
+                           adapter.max_rank(), bytes_text(static_cast<uint64_t>(adapter.bytes()))));
+    }
+  }
+  auto adapters = loaded.adapters;
   auto backend = make_engine_backend({.info = std::move(info),
                                       .tokenizer = std::move(tokenizer),
                                       .chat_template = std::move(chat),
                                       .engine = std::move(hosted.engine),
                                       .recorder = std::move(hosted.recorder),
+                                      .adapters = std::move(adapters),
+                                      .events = std::move(events),
                                       .keep = std::make_shared<host::Loaded>(std::move(hosted.loaded))});
   backend->limit_grammars(options.server.max_grammars_bytes);
   return backend;
 }
+
+namespace {
 
 // What load_within() would find wrong, before a weight is read.
 Status check_within(const ServeOptions& options, const NamedModel& model, int64_t memory_bytes) {
@@ -215,7 +236,7 @@ Result<LoadedModel> load_within(const ServeOptions& options, const NamedModel& m
   const int64_t n_blocks = of_block > 0 ? own.kv_bytes / of_block : 0;
   out.bytes = sized.memory.total() - sized.memory.parts.front().bytes - host::memory_beside(wanted).total() +
               n_blocks * planned_block_bytes(*sized.model, engine);
-  ASSIGN_OR_RETURN(out.backend, load_backend(own, model.name));
+  ASSIGN_OR_RETURN(out.backend, load_backend(own, model.name, terminal_progress()));
   return out;
 }
 
@@ -230,11 +251,15 @@ void begin_with_sound(const ServeOptions& options, int64_t memory_bytes, std::ve
 }
 
 int serve_several(const ServeOptions& options, std::vector<NamedModel> models) {
+  if (options.model.adapters.n_slots() > 0)
+    return fail(invalid("--lora-modules are of one model; they do not go with several"), kUsage);
   if (!options.record.empty() || !options.tiers.disk_folder.empty() || !options.spec.draft_model.empty()) {
     return fail(
         invalid("--record, --cache-disk and a draft model are of one engine; they do not go with several models"),
         kUsage);
   }
+  if (options.server.kv_events.on())
+    return fail(invalid("--kv-events are of one engine; they do not go with several models"), kUsage);
   FleetOptions fleet;
   fleet.max_loaded = options.max_models;
   fleet.memory_bytes = options.model.memory_bytes > 0 ? options.model.memory_bytes : usable_bytes();
@@ -265,30 +290,37 @@ int serve_several(const ServeOptions& options, std::vector<NamedModel> models) {
 
 }  // namespace
 
-int serve(const ServeOptions& options) {
+Result<ServeOptions> settled(const ServeOptions& options) {
   if (options.redact && !options.tiers.disk_folder.empty()) {
-    return fail(invalid("--redact does not go with --cache-disk: blocks on a disk are named by their tokens, and with "
-                        "others the record would not run again"),
-                kUsage);
+    return invalid(
+        "--redact does not go with --cache-disk: blocks on a disk are named by their tokens, and with "
+        "others the record would not run again");
   }
   if (options.max_tokens_per_step < options.max_sequences) {
-    return fail(invalid(fmt::format("--max-tokens-per-step {} cannot serve --max-sequences {}: each needs a token of "
-                                    "every step",
-                                    options.max_tokens_per_step, options.max_sequences)),
-                kUsage);
+    return invalid(
+        fmt::format("--max-tokens-per-step {} cannot serve --max-sequences {}: each needs a token of "
+                    "every step",
+                    options.max_tokens_per_step, options.max_sequences));
   }
-  ServeOptions fitted = options;
-  fitted.server.api.max_drafts = options.spec.max_drafts();
-  fitted.server.api.proposer = options.spec.proposer();
-  fitted.server.n_slots = options.max_sequences;
-  fitted.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
-  fit_server(fitted.server, options.model.memory_bytes);
+  ServeOptions out = options;
+  out.server.api.max_drafts = options.spec.max_drafts();
+  out.server.api.proposer = options.spec.proposer();
+  out.server.n_slots = options.max_sequences;
+  out.server.n_places = int64_t{options.max_sequences} + options.max_waiting;
+  fit_server(out.server, options.model.memory_bytes);
+  return out;
+}
+
+int serve(const ServeOptions& options) {
+  Result<ServeOptions> fitted = settled(options);
+  if (!fitted) return fail(fitted.error(), kUsage);
   Result<std::vector<NamedModel>> models = models_of(options);
   if (!models) return fail(models.error(), kUsage);
-  if (models->size() > 1) return serve_several(fitted, *std::move(models));
+  if (models->size() > 1) return serve_several(*fitted, *std::move(models));
   const NamedModel& model = models->front();
-  fitted.model.model = model.typed;
-  return run_server(fitted.server, [&options = fitted, &model] { return load_backend(options, model.name); });
+  fitted->model.model = model.typed;
+  return run_server(fitted->server,
+                    [&options = *fitted, &model] { return load_backend(options, model.name, terminal_progress()); });
 }
 
 }  // namespace ibid::cli

@@ -43,6 +43,55 @@ Status validate_search(const Request& request, const ModelFacts& model) {
   return {};
 }
 
+// Where an answer goes on.
+Status validate_resume(const Request& request, const ModelFacts& model) {
+  const std::vector<TokenId>& tokens = request.resume.tokens;
+  const auto not_beside = [](const std::string& what, const char* field) {
+    return unsupported("An answer cannot be resumed beside " + what + ".", field);
+  };
+  if (request.n != 1)
+    return unsupported("One choice is resumed at a time: expected n 1, with seed + i for choice i.", "n");
+  if (request.searches()) return not_beside("a search, which has no tokens before its end", "num_beams");
+  if (request.pooling != Pooling::kNone) return not_beside("pooling, which answers no token", "pooling");
+  if (request.prompt_logprobs >= 0)
+    return not_beside("prompt_logprobs, which are of its first part", "prompt_logprobs");
+  if (pins_drafts(request.speculation.verifier))
+    return not_beside("a verifier whose draws depend on drafts; use the coupled one", "speculation.verifier");
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (raw(tokens[i]) >= 0 && raw(tokens[i]) < model.vocab_size) continue;
+    return invalid("Token " + std::to_string(i) + " of resume is " + std::to_string(raw(tokens[i])) +
+                       "; ids go from 0 to " + std::to_string(model.vocab_size - 1) + ".",
+                   "resume");
+  }
+  const auto n_room = static_cast<int64_t>(model.context_len) - static_cast<int64_t>(request.prompt.size());
+  const int64_t most = request.max_tokens < 0 ? n_room : std::min<int64_t>(n_room, request.max_tokens);
+  if (std::ssize(tokens) > most) {
+    return invalid(
+        "resume has " + std::to_string(tokens.size()) + " tokens; the answer may have " + std::to_string(most) + ".",
+        "resume");
+  }
+  const std::optional<float>& mu = request.resume.mirostat_mu;
+  if (request.sampling.mirostat != 0 && !mu)
+    return invalid("An answer that mirostat draws is resumed with its mirostat_mu.", "resume");
+  if (mu && !std::isfinite(*mu)) return invalid("mirostat_mu of resume is no number.", "resume");
+  return {};
+}
+
+// The state of the request's grammar after these tokens.
+Result<uint32_t> state_after(grammar::Matcher& matcher, std::span<const TokenId> tokens) {
+  grammar::StateId state = grammar::kInitial;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const bool is_over = matcher.is_closed(state);
+    if (!is_over) state = matcher.after(0, state, tokens[i]);
+    if (is_over || state == grammar::kDead) {
+      return invalid("Token " + std::to_string(i) + " of resume is none that the answer's grammar allows there.",
+                     "resume");
+    }
+    matcher.hold(0, state);
+  }
+  return state;
+}
+
 // All but the sampling, which its sampler checks.
 Status validate(const Request& request, const ModelFacts& model, bool has_text) {
   const auto number = [](int64_t n) { return std::to_string(n); };
@@ -82,6 +131,7 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
                    "prompt_logprobs");
   }
   if (request.searches()) TRY(validate_search(request, model));
+  if (!request.resume.tokens.empty()) TRY(validate_resume(request, model));
   if (model.encoder && request.pooling == Pooling::kNone) {
     return unsupported("This model is an encoder: it makes " +
                            std::string(model.encoder->n_labels > 0 ? "scores and " : "") +
@@ -118,9 +168,21 @@ Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has
     return unsupported("A search takes the likeliest: temperature, top_k, top_p and the like cannot stand beside it.",
                        "temperature");
   }
-  return AdmittedRequest(std::make_shared<const Request>(std::move(request)), std::move(sampler));
+  std::optional<uint32_t> grammar;
+  if (request.grammar && !request.resume.tokens.empty()) {
+    ASSIGN_OR_RETURN(grammar, state_after(*request.grammar, request.resume.tokens));
+  }
+  return AdmittedRequest(std::make_shared<const Request>(std::move(request)), std::move(sampler), grammar);
 } catch (const std::bad_alloc&) {
   return out_of_memory();
+}
+
+SamplerState AdmittedRequest::initial_state(int32_t choice) const {
+  SamplerState state = sampler_->initial_state(static_cast<uint64_t>(choice));
+  if (request_->resume.tokens.empty()) return state;
+  if (request_->resume.mirostat_mu) state.mirostat_mu = *request_->resume.mirostat_mu;
+  if (grammar_) state.grammar = *grammar_;
+  return state;
 }
 
 Status may_wait(int32_t n_now, int32_t n_then, int32_t max_waiting) {

@@ -36,10 +36,10 @@ constexpr int32_t kBroughtPositions = 8192;
 CostTerms cost_terms(const ModelFacts& facts, const EngineOptions& options) {
   CostTerms terms = {
       .n_experts = facts.n_experts, .n_experts_used = facts.n_experts_used, .has_state = facts.state_bytes > 0};
-  const auto block_bytes = [&](DType dtype) {
-    return static_cast<double>(KvStore::block_bytes(facts, dtype, options.block_len));
-  };
-  if (block_bytes(DType::kF16) > 0) terms.kv_bytes = block_bytes(options.kv_dtype) / block_bytes(DType::kF16);
+  // By the elements alone: a replay without the model has heads of other lengths, and the same prices.
+  const auto element_bytes = [](DType dtype) { return static_cast<double>(traits(dtype).block_bytes); };
+  if (KvStore::block_bytes(facts, DType::kF16, options.block_len) > 0)
+    terms.kv_bytes = element_bytes(options.kv_dtype) / element_bytes(DType::kF16);
   return terms;
 }
 
@@ -187,7 +187,7 @@ Status Engine::submit(Request request) {
 }
 
 Status Engine::submit(AdmittedRequest request) {
-  Status taken = take(request);
+  const Status taken = take(request);
   observer_->submitted(request, taken);
   return taken;
 }
@@ -202,7 +202,7 @@ void Engine::cancel_all() {
   observer_->cancelled_all();
 }
 
-Status Engine::take(const AdmittedRequest& request) try {
+Status Engine::take(AdmittedRequest& request) try {
   if (live_.contains(request->id)) return invalid("A request with this id is still running.", "id");
   // Those that came since the last step will run in the next one as far as there are places.
   const int32_t n_unfinished = live_.n_unfinished();
@@ -210,6 +210,7 @@ Status Engine::take(const AdmittedRequest& request) try {
   TRY(may_wait(n_beyond(0), n_beyond(request->n_sequences()), options_.max_waiting));
   scheduler_.make_room(*request, static_cast<size_t>(n_unfinished + request->n_sequences()));
   Sequence& first = live_.add(request);
+  request.set_over(first.answer->reason());
   scheduler_.enqueue(first);
   live_.watch(first);
   return {};
@@ -232,6 +233,7 @@ bool Engine::step(std::vector<Output>& out) {
 // Between steps nothing runs, so that ending a request is easy.
 void Engine::begin(std::vector<Output>& out) {
   live_.end_cancelled(out);
+  live_.end_over(out);
   live_.end_overdue(notes_.begin(), out);
   settle_disk();
   weigh_host_tier();
@@ -265,6 +267,7 @@ void Engine::settle(const StepPlan& plan, StepResult& result, std::vector<Output
 // What an engine does between steps. Whether the step, or a disk, had work.
 bool Engine::finish(const StepPlan& plan) {
   observer_->stepped(*this);
+  if (cache_observer_ != nullptr) cache_observer_->stepped();
 #ifndef NDEBUG
   try {
     self_check();

@@ -74,6 +74,11 @@ class Engine {
 
   // Hears from now on all that enters and all that steps do; outlives the engine.
   void observe(EngineObserver& observer) { observer_ = &observer; }
+  // Hears from now on of the whole blocks of the prefix tree, and the end of each step; outlives the engine's steps.
+  void observe_cache(PrefixObserver& observer) {
+    cache_observer_ = &observer;
+    cache_.tree().observe(&observer);
+  }
   // From the next step on, tokens come from `draws`, which outlives the engine. For replays without a model.
   void draw_from(RecordedDraws& draws) { runner_.draw_from(&draws); }
 
@@ -115,7 +120,7 @@ class Engine {
   void settle_disk();
   void weigh_host_tier();
   void bring_memory();
-  Status take(const AdmittedRequest& request);
+  Status take(AdmittedRequest& request);
 
   std::unique_ptr<Worker> worker_;
   EngineOptions options_;
@@ -131,6 +136,7 @@ class Engine {
   StepFailures failures_;
   StepNotes notes_;
   EngineObserver* observer_;  // one that does nothing if none is set
+  PrefixObserver* cache_observer_ = nullptr;
   const int32_t n_to_bring_;  // blocks, from the pool's first one on
   int32_t n_brought_ = 0;
   bool has_memory_to_take_ = true;

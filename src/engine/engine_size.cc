@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/memory.h"
+#include "kernels/kv_layout.h"
 #include "spec/drafts.h"
 #include "worker/block_image.h"
 #include "worker/kv_store.h"
@@ -86,9 +87,9 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
     return invalid("A block of " + std::to_string(options.block_len) + " tokens was asked for; expected 1 to 1024.",
                    "block_len");
   }
-  if (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kBF16) {
+  if (!is_kv_dtype(options.kv_dtype)) {
     return unsupported("Keys and values cannot be kept as " + std::string(traits(options.kv_dtype).name) +
-                           "; expected F32, F16 or BF16.",
+                           "; expected F32, F16, BF16 or I8.",
                        "kv_dtype");
   }
   if (options.max_sequences < 1 || options.step_tokens < options.max_sequences) {

@@ -107,7 +107,7 @@ Request request(uint64_t id, bool closes_in_time, int32_t n = 1) {
 }
 
 std::vector<Answered> run(const std::vector<uint64_t>& ids, int n_blocks, bool closes_in_time,
-                          const std::vector<Answered>* known) {
+                          const std::vector<Answered>* known, const std::vector<TokenId>& resumed = {}) {
   ThreadTeam team(2);
   Stream stream(team);
   ManualClock clock;
@@ -117,7 +117,11 @@ std::vector<Answered> run(const std::vector<uint64_t>& ids, int n_blocks, bool c
   options.kv_bytes = n_blocks * KvStore::block_bytes(fake->facts(), options.kv_dtype, options.block_len);
   std::unique_ptr<Engine> engine = Engine::create(std::move(fake), nullptr, stream, options, clock).value();
   if (known != nullptr) engine->speculate(std::make_unique<Oracle>(*known), 4);
-  for (uint64_t id : ids) EXPECT_TRUE(engine->submit(request(id, closes_in_time)).ok());
+  for (uint64_t id : ids) {
+    Request r = request(id, closes_in_time);
+    r.resume.tokens = resumed;
+    EXPECT_TRUE(engine->submit(std::move(r)).ok());
+  }
   std::vector<Answered> answers(ids.size());
   std::vector<Output> out;
   while (engine->step(out)) {
@@ -157,6 +161,27 @@ TEST(EngineGrammar, AnswersAreOfItAndTheSameHoweverTheyCameAbout) {
       EXPECT_EQ(run(ids, n_blocks, closes_in_time, &alone), alone) << n_blocks << " with drafts";
     }
   }
+}
+
+// Cut after any of their tokens, answers go on in their grammar; what is none of it is refused.
+TEST(EngineGrammar, AResumedAnswerGoesOnInItsGrammar) {
+  for (uint64_t id = 1; id <= 12; ++id) {
+    for (bool closes_in_time : {false, true}) {
+      const Answered whole = run({id}, 64, closes_in_time, nullptr)[0];
+      for (size_t n = 0; n <= whole.tokens.size(); ++n) {
+        const auto cut = whole.tokens.begin() + static_cast<std::ptrdiff_t>(n);
+        const Answered rest = run({id}, 64, closes_in_time, nullptr, {whole.tokens.begin(), cut})[0];
+        EXPECT_EQ(rest.tokens, std::vector<TokenId>(cut, whole.tokens.end())) << id << " cut after " << n;
+        EXPECT_EQ(rest.reason, whole.reason) << id << " cut after " << n;
+      }
+    }
+  }
+  FakeModel model(64);
+  Request r = request(1, false);  // [a-z]{3,40}
+  r.resume.tokens = {TokenId{10}, TokenId{1}};
+  const Result<AdmittedRequest> admitted = admit(std::move(r), model.facts(), false);
+  ASSERT_FALSE(admitted.ok());
+  EXPECT_EQ(admitted.error().message, "Token 1 of resume is none that the answer's grammar allows there.");
 }
 
 // A request with one grammar, and its proposer, if any.

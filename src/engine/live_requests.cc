@@ -7,6 +7,7 @@
 
 #include "base/grow.h"
 #include "engine/state/scope_of.h"
+#include "sample/grammar/matcher.h"
 #include "text/output/stop_matcher.h"
 
 namespace ibid {
@@ -37,6 +38,7 @@ LiveRequests::LiveRequests(const ModelFacts& facts, const EngineOptions& options
 Sequence& LiveRequests::add(const AdmittedRequest& request) {
   grow(cancelled_, requests_.size() + 1);
   grow(overdue_, requests_.size() + 1);
+  grow(over_, requests_.size() + 1);
   Live& live = requests_.emplace(request->id, make(request)).first->second;
   try {
     hold_scopes(live);
@@ -45,6 +47,7 @@ Sequence& LiveRequests::add(const AdmittedRequest& request) {
     throw;
   }
   n_made_ += static_cast<int64_t>(live.sequences.size());
+  if (live.sequences.front()->answer->finished()) over_.push_back(request->id);
   return *live.sequences.front();
 }
 
@@ -55,7 +58,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     std::unique_ptr<Sequence, Return> s(std::pmr::polymorphic_allocator<>(&memory_).new_object<Sequence>(), {&memory_});
     s->id = SeqId{next_sequence_++};
     s->sampler = given.sampler();
-    s->sampler_state = s->sampler->initial_state(static_cast<uint64_t>(choice));
+    s->sampler_state = given.initial_state(choice);
     s->request = request;
     s->choice = choice;
     s->state = SequenceState::kHeld;
@@ -66,6 +69,7 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     if (s->pools())
       s->pool = s->ranks() ? Pool(Pooling::kFirst, facts_.encoder->n_labels) : Pool(request->pooling, facts_.width);
     s->answer.emplace(request, choice, tokenizer_, facts_.end_of_generation);
+    if (!request->resume.tokens.empty()) resume(*s, given.over());
     s->ledger().until = s->answer->timing().arrived = clock_.now();
     if (scores) s->answer->add_prompt_record({.chosen = {.token = request->prompt.front()}});
     if (choice == 0) s->account.due = s->answer->timing().arrived + longest_wait(*request);
@@ -79,6 +83,23 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
   if (request->speculation.reads_prompt) out.sequences.front()->n_without_hidden = 0;
   if (request->searches()) make_group(out);
   return out;
+}
+
+// The sequence is what one is whose blocks were taken after these tokens of its answer.
+void LiveRequests::resume(Sequence& s, FinishReason over) const {
+  const std::vector<TokenId>& tokens = s.request->resume.tokens;
+  s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
+  grammar::Matcher* matcher = s.request->grammar.get();
+  s.answer->resume(tokens);
+  if (over == FinishReason::kError) {
+    s.answer->fail(invalid("It failed when it was recorded.", "resume"));
+  } else if (over != FinishReason::kNone) {
+    s.answer->end_silently(over);
+  } else if (matcher != nullptr && matcher->is_closed(s.sampler_state.grammar)) {
+    s.answer->end_silently(FinishReason::kGrammar);
+  } else if (!s.may_answer() || s.n_tokens() >= facts_.context_len) {
+    s.answer->end_silently(FinishReason::kLength);
+  }
 }
 
 void LiveRequests::make_group(Live& live) const {
@@ -176,6 +197,11 @@ void LiveRequests::end(const std::vector<RequestId>& ids, std::vector<Output>& o
 void LiveRequests::end_cancelled(std::vector<Output>& out) {
   end(cancelled_, out, [this](Sequence& s) { settler_.end(s, FinishReason::kCancelled, clock_.now()); });
   cancelled_.clear();
+}
+
+void LiveRequests::end_over(std::vector<Output>& out) {
+  end(over_, out, [this](Sequence& s) { settler_.end(s, s.answer->reason(), clock_.now()); });
+  over_.clear();
 }
 
 void LiveRequests::end_overdue(double now, std::vector<Output>& out) {

@@ -37,6 +37,8 @@ class LiveRequests {
   // stands in `out` from n_before on.
   void publish_ended(const StepPlan& plan, size_t n_before, std::vector<Output>& out);
   void end_cancelled(std::vector<Output>& out);
+  // Those whose answer was over when it was resumed.
+  void end_over(std::vector<Output>& out);
   // Those that have not had their first step when they were due.
   void end_overdue(double now, std::vector<Output>& out);
   // It may come to be overdue.
@@ -62,6 +64,7 @@ class LiveRequests {
     bool is_cancelled = false;
   };
   Live make(const AdmittedRequest& request);
+  void resume(Sequence& sequence, FinishReason over) const;
   void make_group(Live& live) const;
   void hold_scopes(Live& live);
   template <typename End>
@@ -81,6 +84,7 @@ class LiveRequests {
   std::unordered_map<RequestId, Live> requests_;
   std::vector<RequestId> cancelled_;  // room for all of requests_
   std::vector<RequestId> overdue_;    // the same
+  std::vector<RequestId> over_;       // the same
   double next_due_ = std::numeric_limits<double>::infinity();
   int64_t n_overdue_ = 0;
   int64_t next_sequence_ = 0;

@@ -97,7 +97,9 @@ TEST_P(RecurrentModel, DraftsNothingByAViewOfASequence) {
   EXPECT_NE(refused.error().message.find("recurrent layers"), std::string::npos) << refused.error().message;
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, RecurrentModel, ::testing::Values("lfm2", "qwen35", "qwen3next"),
+INSTANTIATE_TEST_SUITE_P(Architectures, RecurrentModel,
+                         ::testing::Values("lfm2", "qwen35", "qwen3next", "granitehybrid", "nemotron_h",
+                                           "nemotron_h_moe", "falcon_h1"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace

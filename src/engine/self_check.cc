@@ -21,8 +21,9 @@ void check_computed(const Sequence& s, const BlockCache& cache) {
   if (s.group != nullptr) return;  // a beam waits for the rows of others
   CHECK(s.n_computed() < s.n_tokens(), "keys of what is no token of its text count as computed");
   // A further choice has its first token before it runs, and may have lost its blocks in between.
-  const bool is_decode =
-      s.state == SequenceState::kRunning && s.n_answered() > (s.choice > 0 ? 1 : 0) && s.may_be_preempted();
+  // An answer that is resumed has its first tokens before any of them is computed.
+  const int32_t n_given = std::max(static_cast<int32_t>(s.request->resume.tokens.size()), s.choice > 0 ? 1 : 0);
+  const bool is_decode = s.state == SequenceState::kRunning && s.n_answered() > n_given && s.may_be_preempted();
   CHECK(!is_decode || s.n_computed() == s.n_tokens() - 1, "what was computed of a text is forgotten");
   CHECK(!cache.keeps_blocks() || s.place.n_published() <= s.n_computed() / cache.block_len(),
         "a block is published that is not computed");

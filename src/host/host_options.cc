@@ -1,8 +1,15 @@
 #include "host/host_options.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ibid::host {
+
+int32_t AdapterArgs::n_slots() const {
+  if (named.empty() && !may_load) return 0;
+  constexpr int32_t kSlots = 32;
+  return std::max(max_adapters > 0 ? max_adapters : kSlots, static_cast<int32_t>(named.size()));
+}
 
 std::string SpecArgs::proposer() const {
   const std::pair<bool, const char*> kinds[] = {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/numa.h"
 #include "engine/memory_plan.h"
@@ -14,6 +15,19 @@
 #include "tensor/dtype.h"
 
 namespace ibid::host {
+
+// Adapters of low rank that requests may name (model/adapters.h).
+struct AdapterArgs {
+  struct Named {
+    std::string name, path;
+  };
+  std::vector<Named> named;  // loaded with the model
+  bool may_load = false;     // others may be loaded while it runs
+  int32_t max_adapters = 0;  // loaded at once; 0: 32, and no less than are named
+  int64_t max_rank = 64;     // of each
+  int64_t memory_bytes = 0;  // of all of them; 0: of the named ones, and 256 MiB where others may be loaded
+  int32_t n_slots() const;   // 0: there are none, and none may be loaded
+};
 
 // The model, and the machine that it runs on. `isa` and `reference_kernels` are state of the whole process, which the
 // last load() or size() sets (host/host.h).
@@ -28,6 +42,7 @@ struct ModelArgs {
   std::optional<Isa> isa;  // none: the best of this CPU
   NumaPolicy numa;
   bool reference_kernels = false;
+  AdapterArgs adapters;
   bool keep_packed = false;  // its weights as kernels read them, in a file of the cache folder
 };
 

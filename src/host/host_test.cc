@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <fstream>
 #include <thread>
 
@@ -146,7 +147,15 @@ TEST_F(Host, ErrorsAreSentences) {
   const Error exhausted = error_of(small);
   EXPECT_EQ(exhausted.kind, ErrorKind::kExhausted);
   EXPECT_NE(exhausted.message.find("does not fit"), std::string::npos) << exhausted.message;
-  EXPECT_EQ(size(small).error().message, exhausted.message);
+  // Without figures: that of the program is what the process holds by now.
+  const auto words = [](std::string text) {
+    std::erase_if(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+    return text;
+  };
+  const auto sized = size(small);
+  ASSERT_FALSE(sized.ok());
+  EXPECT_EQ(sized.error().kind, exhausted.kind);
+  EXPECT_EQ(words(sized.error().message), words(exhausted.message));
   HostOptions many = options(model_);
   many.limits.spec.draft_model = folder_.write(
       "other.gguf", testing::tiny_gguf({.seed = 1, .vocab_size = 264, .context_len = 128, .tokenizer = true}));

@@ -23,6 +23,7 @@
 #include "host/spelling.h"
 #include "kernels/isa.h"
 #include "kernels/reference.h"
+#include "model/adapter_file.h"
 #include "model/tokenizer_of_model.h"
 #include "sample/grammar/grammars.h"
 #include "worker/disk_thread.h"
@@ -176,11 +177,45 @@ namespace {
 // What threads, the allocator's slack and small things come to; seen with the default model under load.
 constexpr int64_t kSlack = 24 << 20;
 
-ModelOptions model_options(const Loaded& loaded, const StepLimits& limits) {
+ModelOptions model_options(const Loaded& loaded, const AdapterArgs& adapters, const StepLimits& limits) {
   return {.context_len = loaded.context_len,
           .step_tokens = std::max(limits.step_tokens, limits.max_sequences),
           .max_rows = std::max(rows_of(loaded.engine_options(limits)), 64),
-          .max_sequences = limits.max_sequences};
+          .max_sequences = limits.max_sequences,
+          .max_adapters = adapters.n_slots(),
+          .max_adapter_rank = adapters.max_rank};
+}
+
+// Reads on a thread of its own, as steps run on the stream's team meanwhile.
+AdapterShelf::Read reader_of(const Loaded& loaded) {
+  return [file = loaded.file, model = loaded.model.get()](const std::string& path) {
+    ThreadTeam team(1);
+    Stream stream(team);
+    return read_adapter(path, *file, *model, stream);
+  };
+}
+
+// A shelf with those that are named.
+Status load_adapters(const AdapterArgs& args, Loaded& out) {
+  AdapterTable* table = out.model->adapters();
+  if (table == nullptr) return {};
+  out.adapters = std::make_shared<AdapterShelf>(*table, reader_of(out));
+  for (const AdapterArgs::Named& named : args.named) {
+    if (const Status loaded = out.adapters->load(named.name, named.path); !loaded)
+      return Error{loaded.error().kind, "the adapter " + in_quotes(named.name) + ": " + loaded.error().message,
+                   "lora-modules"};
+  }
+  return {};
+}
+
+// What adapters may come to hold.
+int64_t adapter_bytes(const AdapterArgs& args, const Loaded& sized) {
+  constexpr int64_t kForOthers = int64_t{256} << 20;
+  int64_t of_named = 0;
+  if (sized.adapters != nullptr) {
+    for (const AdapterShelf::Entry& entry : sized.adapters->list()) of_named += entry.placed->adapter->bytes();
+  }
+  return std::max(args.memory_bytes, of_named + (args.may_load && args.memory_bytes == 0 ? kForOthers : 0));
 }
 
 // Of what was sized: the proposer, what the engine holds, and the keys and values that there is room for.
@@ -215,12 +250,15 @@ Result<Loaded> size_with(const LoadedText& text, int32_t context_len, const Mode
   out.team = std::make_shared<ThreadTeam>(args.threads > 0 ? args.threads : usable_cores());
   out.stream = std::make_shared<Stream>(*out.team);
   out.context_len = context_len;
-  ModelOptions options = model_options(out, limits);
+  ModelOptions options = model_options(out, args.adapters, limits);
   options.sized_only = true;
   ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream));
+  TRY(load_adapters(args.adapters, out));
 
   out.memory.add("program and vocabulary", (args.process_bytes > 0 ? args.process_bytes : resident_bytes()) + kSlack);
   for (const MemoryPart& part : beside.parts) out.memory.add(part.name, part.bytes);
+  if (out.adapters != nullptr)
+    out.memory.add("adapters", adapter_bytes(args.adapters, out) + out.model->memory().adapter_bytes);
   const MemoryPlan before = out.memory;
   Status sized = size_beside_model(args, limits, progress, out);
   if (!sized.ok() && sized.error().kind == ErrorKind::kExhausted && limits.spec.finds_own && out.eagle) {
@@ -266,11 +304,15 @@ Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const
   if (out.draft && out.draft->skipped.empty()) TRY(check(*out.draft->file, limits.spec.draft_model));
   Reports reports(progress);
   reports.add({.n_total = 100});
-  ModelOptions options = model_options(out, limits);
+  ModelOptions options = model_options(out, args.adapters, limits);
+  const int64_t of_adapters = adapter_bytes(args.adapters, out);
+  out.adapters = nullptr;  // before the model that was sized
   if (args.keep_packed) options.keep_packed_in = cache_folder();
   ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream, [&reports](double share) {
                      if (share < 1) reports.add({.n_done = static_cast<int64_t>(share * 100), .n_total = 100});
                    }));
+  TRY(load_adapters(args.adapters, out));
+  if (out.adapters != nullptr) out.model->adapters()->limit_bytes(of_adapters);
   if (!out.draft) return out;
   ModelOptions of_draft = out.draft->model->options();
   if (!out.draft->skipped.empty()) {
@@ -306,7 +348,7 @@ Result<Loaded> load_layers(const Loaded& sized, int64_t n_layers, int32_t contex
   out.stream = sized.stream;
   out.context_len = context_len;
   out.kv_dtype = sized.kv_dtype;
-  ModelOptions options = model_options(out, limits);
+  ModelOptions options = model_options(out, {}, limits);
   options.n_layers = n_layers;
   ASSIGN_OR_RETURN(out.model, load_model(out.file, options, *out.stream));
   return out;

@@ -12,6 +12,7 @@
 #include "format/model_file.h"
 #include "host/host_options.h"
 #include "host/load_progress.h"
+#include "model/adapter_shelf.h"
 #include "model/model.h"
 #include "spec/drawn/draft_tree.h"
 #include "spec/experimental/text_store.h"
@@ -58,6 +59,7 @@ struct Loaded {
   std::shared_ptr<ThreadTeam> team;
   std::shared_ptr<Stream> stream;
   std::unique_ptr<Model> model;
+  std::shared_ptr<AdapterShelf> adapters;  // of the model; null: none may be loaded
   std::optional<LoadedDraft> draft;
   std::optional<LoadedHeads> heads;
   std::optional<LoadedEagle> eagle;

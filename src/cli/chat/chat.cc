@@ -188,6 +188,7 @@ Result<Answer> Chat::run(Endpoint endpoint, const Json& body, AnswerSink& sink,
   Request request = std::move(built.requests.front());
   request.sampling.seed = seed_;
   request.reports_progress = true;
+  if (const AdapterShelf* shelf = backend_.adapters(); shelf != nullptr) request.adapter = shelf->list().front().placed;
   const auto n_prompt = static_cast<int32_t>(request.prompt.size()), most = backend_.model().context_len;
   if (n_prompt > most) {
     return exhausted((endpoint == Endpoint::kChat && messages_.size() > 1 ? "The conversation" : "The prompt") +

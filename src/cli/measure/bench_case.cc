@@ -32,6 +32,7 @@ Result<double> run_once(Engine& engine, const BenchCase& test, int32_t vocab_siz
     r.sampling.temperature = 0;
     r.sampling.ignore_eos = true;
     r.max_tokens = test.n_gen + 1;
+    if (!test.adapters.empty()) r.adapter = test.adapters[static_cast<size_t>(i) % test.adapters.size()];
     TRY(engine.submit(std::move(r)));
   }
   int32_t n_started = 0, n_finished = 0;

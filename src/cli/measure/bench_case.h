@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
+#include "model/adapters.h"
 
 namespace ibid::cli {
 
@@ -17,6 +20,7 @@ struct BenchCase {
   int32_t n_gen = 0;
   int32_t n_streams = 1;
   int32_t depth = 0;
+  std::vector<std::shared_ptr<const PlacedAdapter>> adapters;  // that streams have in turn; empty: none
   std::string name() const {
     std::string s = n_gen == 0 ? fmt::format("pp{}", n_prompt) : fmt::format("tg{}", n_gen);
     if (is_both()) s = fmt::format("pp{}+tg{}", n_prompt, n_gen);

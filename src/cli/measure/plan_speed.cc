@@ -73,7 +73,8 @@ Result<PredictedSpeed> predict_speed(const host::Loaded& sized, int32_t n_stream
   const int64_t of_layer = std::max<int64_t>(1, static_cast<int64_t>(sized.file->tensor_bytes()) / (n_all + 1));
   // Whole runs of recurrent layers and the one that attends after them.
   const std::vector<LayerConfig>& layers = sized.model->config().layers;
-  const auto attends = std::ranges::find_if(layers, [](const LayerConfig& l) { return l.mixer != Mixer::kState; });
+  const auto attends = std::ranges::find_if(
+      layers, [](const LayerConfig& l) { return l.mixer == Mixer::kAttention || l.mixer == Mixer::kLatent; });
   const int64_t run = attends - layers.begin() + 1;
   const int64_t at_most = std::min(L, std::max<int64_t>(4, kMeasuredBytes / of_layer));
   const int64_t n_few = (std::max<int64_t>(1, at_most / 2) + run - 1) / run * run,

@@ -83,7 +83,7 @@ void add_tests(CLI::App* c, BenchOptions& b) {
   const auto types = [&](const char* name, const char* help) {
     return add_list(c, name, b.kv_dtypes, "TYPE,..", "f16", help, read_kv_dtypes);
   };
-  types("--cache-type-k", "type of the KV cache: f32, f16, bf16; also -ctk");
+  types("--cache-type-k", "type of the KV cache: f32, f16, bf16, i8; also -ctk");
   auto of_values = std::make_shared<std::vector<DType>>();
   add_list(c, "--cache-type-v", *of_values, "TYPE,..", "as --cache-type-k", "must equal --cache-type-k; also -ctv",
            read_kv_dtypes);
@@ -112,6 +112,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& b, int& exit_code) {
   add_tests(c, b);
   add_machine_options(c, b.model);
   add_foreign_options(c, b.model);
+  add_lora_option(c, b.model.adapters, "adapter of low rank; several are of the streams in turn");
   add_spec_options(c, b.spec);
   c->add_option("--prompts", b.prompts,
                 "with --spec: file of prompts to answer with -n tokens each; default: five of ibid's")

@@ -7,6 +7,7 @@
 
 #include "cli/options/flag_values.h"
 #include "cli/options/options.h"
+#include "model/adapters.h"
 
 namespace ibid::cli {
 
@@ -46,6 +47,12 @@ void add_foreign_options(CLI::App* command, ModelArgs& options);
 // What is wrong with a name of a type of keys and values; empty: nothing.
 std::string kv_dtype_fault(const std::string& name);
 CLI::App* add_bench(CLI::App& app, BenchOptions& options, int& exit_code);
+// --lora, which may come again; --lora-modules; --enable-lora, --lora-updates, --max-loras, --max-lora-rank,
+// --lora-memory.
+// `named`: gets the name that the adapter has then.
+void add_lora_option(CLI::App* command, AdapterArgs& options, const char* help, std::string* named = nullptr);
+void add_lora_modules(CLI::App* command, AdapterArgs& options);
+void add_lora_limits(CLI::App* command, AdapterArgs& options, bool& lora_updates);
 // --cache-host-bytes, --cache-disk, --cache-disk-bytes.
 void add_tier_options(CLI::App* command, TierArgs& options);
 // --spec, --spec-k, --spec-own-answers.

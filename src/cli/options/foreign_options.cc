@@ -7,6 +7,7 @@
 
 #include "base/quoted.h"
 #include "cli/options/command_line.h"
+#include "kernels/kv_layout.h"
 
 namespace ibid::cli {
 namespace {
@@ -95,8 +96,7 @@ void add_foreign_options(CLI::App* command, ModelArgs& o) {
 
 std::string kv_dtype_fault(const std::string& name) {
   const auto dtype = dtype_from_name(name);
-  const bool is_known = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-  return is_known ? "" : "unknown value " + in_quotes(name) + "; expected f32, f16 or bf16";
+  return dtype && is_kv_dtype(*dtype) ? "" : "unknown value " + in_quotes(name) + "; expected f32, f16, bf16 or i8";
 }
 
 }  // namespace ibid::cli

@@ -11,10 +11,11 @@
 #include "base/mapped_file.h"
 #include "cli/options/command_line.h"
 #include "cli/options/command_words.h"
+#include "cli/options/file_options.h"
 #include "cli/options/help.h"
 #include "cli/options/model_names.h"
 #include "cli/terminal/exit_code.h"
-#include "format/quant_mix.h"
+#include "format/type_rules.h"
 #include "kernels/arithmetic_version.h"
 
 namespace ibid::cli {
@@ -67,11 +68,14 @@ std::string joined(const std::vector<std::string>& words) {
 struct All {
   RunOptions run;
   ServeOptions serve;
+  HealthOptions health;
   ReplayOptions replay;
   InspectOptions inspect;
   PullOptions pull;
   PullOptions verify;
   PullOptions remove;
+  ConvertOptions convert;
+  ImatrixOptions imatrix;
   QuantizeOptions quantize;
   PerplexityOptions perplexity;
   BuildStoreOptions build_store;
@@ -92,6 +96,7 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   add_foreign_options(c, o.model);
   add_tier_options(c, o.tiers);
   add_spec_options(c, o.spec);
+  add_lora_option(c, o.model.adapters, "adapter of low rank: a PEFT folder or a GGUF file");
   c->add_option("-p,--prompt", o.prompt, "answer this prompt and exit; standard input is appended to it");
   c->add_option("-s,--system", o.system, "system message");
   c->add_option("-n,--max-tokens,--n-predict", o.max_tokens, "maximum tokens of an answer; -1: up to the context");
@@ -127,6 +132,7 @@ void add_replay(CLI::App& app, ReplayOptions& o, int& exit_code) {
       ->type_name("MODEL")
       ->each([&o](const std::string&) { o.with_model = true; });
   add_whole(c, "-t,--threads", o.model.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
+  add_lora_modules(c, o.model.adapters);
   add_whole(c, "--request", o.request, 0, INT64_MAX, "show the timeline of the request with this number; 0: of none");
   c->add_option("--svg", o.svg, "write the timeline as SVG")->type_name("FILE")->needs("--request");
   c->footer(
@@ -139,6 +145,14 @@ void add_serve(CLI::App& app, ServeOptions& o, int& exit_code) {
   CLI::App* c = app.add_subcommand("serve", "serve a model over an OpenAI-compatible HTTP API, with a web page");
   add_serve_options(c, o);
   on_parse(c, exit_code, o, serve);
+}
+
+void add_health(CLI::App& app, HealthOptions& o, int& exit_code) {
+  CLI::App* c = app.add_subcommand("health", "ask a server whether it is ready; exit code 0 if so");
+  c->add_option("URL", o.url, "address of the server")->capture_default_str();
+  add_whole(c, "--timeout", o.timeout_s, 1, 3600, "seconds without an answer that make it fail");
+  c->footer("Example:\n  ibid health http://127.0.0.1:8080");
+  on_parse(c, exit_code, o, health);
 }
 
 void add_files(CLI::App& app, All& all, int& exit_code) {
@@ -156,21 +170,76 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   add_model(c, all.verify.model);
   on_parse(c, exit_code, all.verify, verify);
 
-  QuantizeOptions& q = all.quantize;
-  c = app.add_subcommand("quantize", "quantize a GGUF model");
-  c->add_option("IN", q.in, ".gguf file, alias (ibid models), or hf:user/repo:FILE; not a folder")->required();
-  c->add_option("OUT", q.out, "file to write")->required();
-  add_read(c, "--type", q.type, "TYPE", q.type, "type of the matrices, as llama.cpp names mixtures",
-           [](std::string_view name) -> Result<std::string> {
-             if (quant_mix_from_name(name)) return std::string(name);
-             return invalid("unknown value '" + std::string(name) + "'; expected " + quant_mix_names());
+  const auto known_mix = [](std::string_view name) -> Result<std::string> {
+    if (quant_mix_from_name(name)) return std::string(name);
+    return invalid("unknown value '" + std::string(name) + "'; expected " + quant_mix_names());
+  };
+  ConvertOptions& v = all.convert;
+  c = app.add_subcommand("convert", "write the model of a safetensors folder as one GGUF file");
+  c->add_option("IN", v.in, "folder with config.json, tokenizer.json and *.safetensors, or hf:user/repo")->required();
+  c->add_option("-o,--outfile", v.out, "file to write")->type_name("FILE");
+  add_read(c, "--type,--outtype", v.type, "TYPE", v.type,
+           "type of the matrices, as in ibid quantize; auto: f16 of F16, else bf16",
+           [known_mix](std::string_view name) -> Result<std::string> {
+             return name == "auto" ? Result<std::string>(std::string(name)) : known_mix(name);
            });
+  add_bytes(c, "--split-max-size", v.split_max_bytes, 0, INT64_MAX, "several files of at most so much; 0: one file");
+  c->add_flag("--dry-run", v.dry_run, "show types and sizes, write nothing");
+  add_whole(c, "-t,--threads", v.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
+  c->add_flag("--force", v.force, "overwrite an existing file");
+  c->footer("Example:\n  ibid convert Qwen3-0.6B -o qwen3-0.6b.gguf --type bf16");
+  on_parse(c, exit_code, v, convert);
+
+  QuantizeOptions& q = all.quantize;
+  c = app.add_subcommand("quantize", "quantize a model to a GGUF file");
+  c->add_option("IN", q.in, ".gguf file, folder, alias (ibid models), or hf:user/repo:FILE")->required();
+  c->add_option("OUT", q.out, "file to write");
+  add_read(c, "--type,TYPE", q.type, "TYPE", q.type, "type of the matrices, as llama.cpp names mixtures", known_mix);
+  add_whole(c, "-t,--threads,THREADS", q.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
+  const auto target = [](std::string_view name) -> Result<std::string> {
+    const auto dtype = read_target_type(name);
+    return dtype ? Result<std::string>(std::string(name)) : dtype.error();
+  };
+  c->add_option("--tensor-type", q.tensor_types, "type of the tensors whose names match; the first match counts")
+      ->type_name("REGEX=TYPE")
+      ->allow_extra_args(false)
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const auto named = read_named_type(text);
+            return named ? std::string() : named.error().message;
+          },
+          ""));
+  add_read(c, "--output-tensor-type", q.output_type, "TYPE", "", "type of output.weight, and of a tied embedding",
+           target);
+  add_read(c, "--token-embedding-type", q.embedding_type, "TYPE", "", "type of the token embeddings", target);
+  c->add_flag("--pure", q.is_pure, "one type for all matrices, no mixture");
+  c->add_flag("--leave-output-tensor", q.leaves_output, "keep the type of output.weight");
+  c->add_flag("--allow-requantize", q.requantises, "quantize again what is quantized already");
+  c->add_flag("--dry-run", q.dry_run, "show types and sizes, write nothing");
+  c->add_flag("--keep-split", q.keep_split, "write as many files as IN has");
+  add_bytes(c, "--split-max-size", q.split_max_bytes, 0, INT64_MAX, "several files of at most so much; 0: one file");
   add_whole(c, "--kv-heads", q.kv_heads, 0, 4096, "average key and value heads into N groups; 0: keep them");
-  add_whole(c, "-t,--threads", q.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
   c->add_flag("--force", q.force, "overwrite an existing file");
-  c->add_option("--imatrix", q.imatrix)->group("");  // refused by name
-  c->footer("Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m");
+  c->add_option("--imatrix", q.imatrix, "weigh errors by this file of ibid imatrix")->type_name("FILE");
+  c->footer(
+      "Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m\n"
+      "  ibid quantize Qwen3-0.6B out.gguf q5_k_m --tensor-type attn_v=q8_0 --dry-run");
   on_parse(c, exit_code, q, quantize);
+
+  ImatrixOptions& i = all.imatrix;
+  c = app.add_subcommand("imatrix", "measure how much a model's inputs matter, for ibid quantize");
+  add_model_options(c, i.model);
+  c->add_option("-f,--file", i.file, "the text ('-': standard input)")->type_name("FILE")->required();
+  c->add_option("-o,--output-file", i.out, "file to write (GGUF)")->type_name("FILE")->required();
+  c->add_option("--in-file", i.in_files, "add the sums of this file of earlier runs")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  add_whole(c, "--chunk-size", i.chunk_len, 2, 1 << 20, "tokens of a chunk");
+  add_whole(c, "--chunks", i.n_chunks, 0, 1 << 24, "use only the first N chunks; 0: all");
+  c->add_flag("--process-output", i.with_output, "sum the inputs of output.weight too");
+  c->add_flag("--force", i.force, "overwrite an existing file");
+  c->footer("Example:\n  ibid imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf");
+  on_parse(c, exit_code, i, imatrix);
 
   add_spec_commands(app, all.build_store, all.find_layers, exit_code);
 
@@ -240,8 +309,13 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
   add_whole(c, "-n,--tokens", p.n_tokens, 0, 1 << 24, "use only the first N tokens; 0: all");
   add_whole(c, "--stride", p.stride, 0, 1 << 24,
             "tokens scored per window of a text longer than the context; 0: half the context");
-  c->add_option("--base", p.base, "compare the predictions with those of this model (same vocabulary)")
+  c->add_option("--base,--kl-divergence-base", p.base,
+                "compare the predictions with those of this model (same vocabulary)")
       ->type_name("MODEL");
+  c->add_option_function<std::string>(
+       "--base-kv-dtype", [&p](const std::string& name) { p.base_kv_dtype = dtype_from_name(name); },
+       "type of the KV cache of --base; default: --kv-dtype")
+      ->check(CLI::Validator(kv_dtype_fault, "DTYPE"));
   c->add_option("--dump", p.dump_file, "write the log-probabilities of one context, fp32 [positions, vocabulary]")
       ->type_name("FILE");
   c->add_option_function<std::string>(
@@ -317,7 +391,7 @@ void add_machine_options(CLI::App* command, ModelArgs& o) {
   command
       ->add_option_function<std::string>(
           "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
-          "type of the KV cache: f32, f16 or bf16")
+          "type of the KV cache: f32, f16, bf16, or i8 with a scale for each token and head")
       ->check(CLI::Validator(kv_dtype_fault, "DTYPE"));
   command
       ->add_option_function<std::string>(
@@ -359,6 +433,7 @@ Result<int> run_command(int argc, char** argv) {
   int exit_code = kOk;
   add_run(app, all.run, exit_code);
   add_serve(app, all.serve, exit_code);
+  add_health(app, all.health, exit_code);
   add_replay(app, all.replay, exit_code);
   add_files(app, all, exit_code);
   add_text(app, all, exit_code);

@@ -18,6 +18,7 @@
 namespace ibid::cli {
 
 // What every command that runs a model takes, and what those that serve or measure it take besides.
+using host::AdapterArgs;
 using host::kOwnEagle;
 using host::kOwnLayers;
 using host::ModelArgs;
@@ -84,13 +85,9 @@ struct PullOptions {
   std::string model = "default";
 };
 
-struct QuantizeOptions {
-  std::string in, out;
-  std::string type = "q4_k_m";  // a name of format/quant_mix.h
-  int64_t kv_heads = 0;         // 0: as many as there are
-  int threads = 0;              // 0: the cores that affinity and cgroup leave
-  bool force = false;           // write over what is there
-  std::string imatrix;          // refused
+struct HealthOptions {
+  std::string url = "http://127.0.0.1:8080";
+  int32_t timeout_s = 5;
 };
 
 struct BuildStoreOptions {
@@ -112,11 +109,12 @@ struct FindLayersOptions {
 
 struct PerplexityOptions {
   ModelArgs model;
-  std::string file;       // text; "-": standard input
-  int32_t n_tokens = 0;   // the first so many; 0: all
-  int32_t stride = 0;     // scored in each window of a longer text; 0: half the context
-  std::string base;       // a model to compare with; empty: none
-  std::string dump_file;  // raw fp32 log-probabilities [positions, V] for comparisons
+  std::string file;                         // text; "-": standard input
+  int32_t n_tokens = 0;                     // the first so many; 0: all
+  int32_t stride = 0;                       // scored in each window of a longer text; 0: half the context
+  std::string base;                         // a model to compare with; empty: none
+  std::optional<DType> base_kv_dtype = {};  // none: the model's
+  std::string dump_file;                    // raw fp32 log-probabilities [positions, V] for comparisons
 };
 
 struct BenchOptions {
@@ -181,13 +179,13 @@ struct PlanOptions {
 int run(const RunOptions& options);
 int plan(const PlanOptions& options);
 int serve(const ServeOptions& options);
+int health(const HealthOptions& options);
 int replay(const ReplayOptions& options);
 int inspect(const InspectOptions& options);
 int pull(const PullOptions& options);
 int verify(const PullOptions& options);
 int list_models();
 int remove_model(const PullOptions& options);
-int quantize(const QuantizeOptions& options);
 int perplexity(const PerplexityOptions& options);
 int bench(const BenchOptions& options);
 int bench_cache(const CacheBenchOptions& options);

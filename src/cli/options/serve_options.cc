@@ -121,6 +121,9 @@ void add_engine(CLI::App* c, ServeOptions& o) {
            [](std::string_view text) { return read_bytes(text, 0, int64_t{1} << 50); });
   add_spec_options(c, o.spec);
   add_tier_options(c, o.tiers);
+  add_lora_modules(c, o.model.adapters);
+  add_lora_option(c, o.model.adapters, "adapter of requests that name none", &o.server.default_adapter);
+  add_lora_limits(c, o.model.adapters, o.server.lora_updates);
 }
 
 void add_life(CLI::App* c, ServerOptions& o) {
@@ -128,6 +131,7 @@ void add_life(CLI::App* c, ServerOptions& o) {
       ->type_name("DIR");
   add_bytes(c, "--max-files-bytes", o.max_files_bytes, 1 << 20, int64_t{1} << 50, "maximum total size of these files");
   add_seconds(c, "--drain-timeout", o.drain_timeout, 0, kDay, "seconds to let running requests finish after SIGTERM");
+  c->add_flag("--allow-moves", o.allow_moves, "serve /v1/requests/ID/move: a client may move its request to a replica");
   add_seconds(c, "--stall-timeout", o.stall_timeout, 0.1, kDay, "/health is 503 after so long without progress");
   c->add_option("--log-file", o.log_file, "append the log to this file; default: standard error")->type_name("FILE");
   c->add_flag("--log-json", o.log_json, "log JSON objects, one per line");
@@ -141,6 +145,17 @@ void add_sight(CLI::App* c, ServeOptions& o) {
   c->add_flag("--slots", o.server.slots, "serve /slots");
   c->add_option("--otlp", o.server.otlp_url, "send a span per request to this OpenTelemetry receiver (OTLP, JSON)")
       ->type_name("URL");
+  c->add_option("--kv-events", o.server.kv_events.endpoint,
+                "publish the cached blocks at this ZeroMQ endpoint, as vLLM: tcp://127.0.0.1:5557")
+      ->type_name("ENDPOINT");
+  c->add_option("--kv-events-replay", o.server.kv_events.replay_endpoint, "where subscribers ask for missed KV events")
+      ->needs("--kv-events")
+      ->type_name("ENDPOINT");
+  c->add_option("--kv-events-topic", o.server.kv_events.topic, "topic of KV events, as kv@POD@MODEL")
+      ->needs("--kv-events")
+      ->type_name("TEXT");
+  c->add_flag("--kv-events-arrays", o.server.kv_events.as_arrays, "KV events as arrays, for older subscribers")
+      ->needs("--kv-events");
   add_read(c, "--metrics-names", o.server.metric_names, "NAMES", "ibid",
            "metric naming scheme: ibid, vllm or llama.cpp", metric_names_by_name);
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "engine/record/codec.h"
+#include "kernels/kv_layout.h"
+#include "model/adapters.h"
 #include "sample/grammar/grammars.h"
 #include "spec/drafts.h"
 #include "text/output/answer_stops.h"
@@ -117,12 +119,14 @@ void sampling_fields(Ar& ar, Params& p) {
 
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
-  auto& [id, n, max_tokens, pooling, reports_progress, grammar, reasoning, tpot_target, ttft_target, max_wait,
+  auto& [id, n, max_tokens, pooling, reports_progress, grammar, reasoning, adapter, tpot_target, ttft_target, max_wait,
          speculation, prompt, sampling, stops, markup, show_special, prompt_logprobs, priority, tenant, cache_salt,
-         weight, search, second_text] = r;
+         weight, search, second_text, resume] = r;
   // Grammars stand after as their sources, as stops do; of speculation drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(markup), static_cast<void>(grammar), static_cast<void>(reasoning);
+  static_cast<void>(adapter);           // rare_fields(), by its digest
   static_cast<void>(second_text);       // of encoders, which are not recorded
+  static_cast<void>(resume);            // rare_fields()
   static_cast<void>(reports_progress);  // changes nothing that is computed
   ar(id, prompt);
   sampling_fields(ar, sampling);
@@ -135,6 +139,24 @@ void request_fields(Ar& ar, RequestRef& r) {
   ar(kind, width, length_penalty, early_stopping, n_groups, diversity_penalty, scores_whole, alpha);
   if constexpr (Ar::kReads) {
     if (pooling > Pooling::kEach || pooling == Pooling::kRank || verifier > Verifier::kTypical) ar.fail();
+  }
+}
+
+// Only of a request with an adapter, by its digest, or of an answer that goes on: others end before.
+template <typename Ar, typename Digest, typename Point, typename Reason>
+void rare_fields(Ar& ar, Digest& adapter, Point& resume, Reason& over) {
+  if constexpr (Ar::kReads) {
+    if (ar.at_end()) return;
+  } else {
+    if (adapter.empty() && resume.tokens.empty()) return;
+  }
+  auto& [tokens, mirostat_mu] = resume;
+  bool has_mu = mirostat_mu.has_value();
+  float mu = mirostat_mu.value_or(0);
+  ar(adapter, tokens, has_mu, mu, over);
+  if constexpr (Ar::kReads) {
+    if (has_mu) mirostat_mu = mu;
+    if ((adapter.empty() && tokens.empty()) || (!has_mu && mu != 0) || over > FinishReason::kError) ar.fail();
   }
 }
 
@@ -153,6 +175,7 @@ struct Texts {
   int32_t max_reasoning = 0;
   std::string begin_reasoning;
   std::vector<std::string> end_reasoning;
+  std::string adapter;  // its digest; empty: none
 };
 template <typename Ar, typename TextsRef>
 void texts_fields(Ar& ar, TextsRef& t) {
@@ -206,6 +229,7 @@ Texts texts_of(const Request& r) {
     t.begin_reasoning = r.reasoning->markers().begin;
     t.end_reasoning = r.reasoning->markers().ends;
   }
+  if (r.adapter) t.adapter = r.adapter->adapter->digest();
   if (r.sampling.dry_breakers) {
     t.has_breakers = true;
     t.breakers = r.sampling.dry_breakers->texts();
@@ -260,6 +284,8 @@ Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, gramm
   if (t.has_breakers) {
     ASSIGN_OR_RETURN(r.sampling.dry_breakers, BreakerSet::compile(std::move(t.breakers), tokenizer));
   }
+  if (!t.adapter.empty())
+    r.adapter = std::make_shared<const PlacedAdapter>(PlacedAdapter{Adapter::of_digest(std::move(t.adapter)), -1});
   if (t.grammar.language != grammar::Language::kNone && grammars != nullptr) {
     ASSIGN_OR_RETURN(std::shared_ptr<grammar::Compiled> compiled, grammars->get(t.grammar));
     r.grammar = std::make_shared<grammar::Matcher>(std::move(compiled), tokenizer->vocabulary().end_of_generation,
@@ -319,7 +345,7 @@ void step_fields(Ar& ar, StepRef& step) {
 
 bool is_plausible(const Head& h) {
   const EngineOptions& o = h.options;
-  const bool has_kv = o.kv_dtype == DType::kF32 || o.kv_dtype == DType::kF16 || o.kv_dtype == DType::kBF16;
+  const bool has_kv = is_kv_dtype(o.kv_dtype);
   const bool has_block = o.block_len == 8 || o.block_len == 16 || o.block_len == 32;
   const auto within = [](int64_t x, int64_t from, int64_t to) { return from <= x && x <= to; };
   return has_kv && has_block && o.policy <= PolicyKind::kFirstCome && within(o.step_tokens, 1, 65536) &&
@@ -360,10 +386,13 @@ void encode(const Event& event, int64_t& last_reading, std::string& out) {
   switch (event.kind) {
     case EventKind::kHead:
       return head_fields(w, event.head);
-    case EventKind::kSubmit:
+    case EventKind::kSubmit: {
       w(event.was_taken);
       request_fields(w, *event.request);
-      return texts_fields(w, static_cast<const Texts&>(texts_of(*event.request)));
+      const Texts texts = texts_of(*event.request);
+      texts_fields(w, texts);
+      return rare_fields(w, texts.adapter, event.request->resume, event.over);
+    }
     case EventKind::kCancel:
       return w(event.id);
     case EventKind::kPreempt:
@@ -403,6 +432,7 @@ Result<Event> decode(std::string_view body, int64_t& last_reading, const std::sh
       r(event.was_taken);
       request_fields(r, request);
       texts_fields(r, texts);
+      rare_fields(r, texts.adapter, request.resume, event.over);
       if (request.search.kind > SearchKind::kContrastive || request.search.early_stopping > EarlyStopping::kNever ||
           !validate(request.search))
         r.fail();

@@ -90,12 +90,13 @@ struct Step {
 
 struct Event {
   EventKind kind = EventKind::kStep;
-  std::vector<int64_t> readings;           // of the clock, in nanoseconds
-  std::vector<DiskInput> disk;             // what a disk tier answered
-  std::shared_ptr<const Request> request;  // kSubmit
-  bool was_taken = false;                  // kSubmit
-  RequestId id{};                          // kCancel, kPreempt
-  int32_t choice = 0;                      // kPreempt
+  std::vector<int64_t> readings;            // of the clock, in nanoseconds
+  std::vector<DiskInput> disk;              // what a disk tier answered
+  std::shared_ptr<const Request> request;   // kSubmit
+  bool was_taken = false;                   // kSubmit
+  FinishReason over = FinishReason::kNone;  // kSubmit: AdmittedRequest::over()
+  RequestId id{};                           // kCancel, kPreempt
+  int32_t choice = 0;                       // kPreempt
   Step step;
   std::string text;  // kCompletion, kEnd
   Head head;

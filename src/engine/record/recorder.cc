@@ -83,7 +83,7 @@ void Recorder::add(Event event) noexcept {
 }
 
 void Recorder::submitted(const AdmittedRequest& request, const Status& taken) noexcept {
-  add({.kind = EventKind::kSubmit, .request = request.request(), .was_taken = taken.ok()});
+  add({.kind = EventKind::kSubmit, .request = request.request(), .was_taken = taken.ok(), .over = request.over()});
 }
 
 void Recorder::cancelled(RequestId id) noexcept { add({.kind = EventKind::kCancel, .id = id}); }

@@ -85,6 +85,7 @@ std::string Redaction::name_for(std::map<std::string, std::string>& names, const
 void Redaction::redact(Request& r, Live& live) {
   Block chain = chain_of(r.tenant + '\n' + r.cache_salt);
   for (TokenId& token : r.prompt) token = replace(chain, token);
+  for (TokenId& token : r.resume.tokens) token = replace(chain, token);
   live.chains.assign(static_cast<size_t>(r.n_sequences()), chain);
   live.n_left = r.n_sequences();
   if (r.searches()) live.running = {0};
@@ -148,7 +149,7 @@ void Redaction::redact(Event& event) {
       auto request = std::make_shared<Request>(*event.request);
       Live live;
       redact(*request, live);
-      if (event.was_taken) live_[request->id] = std::move(live);
+      if (event.was_taken && event.over == FinishReason::kNone) live_[request->id] = std::move(live);
       event.request = std::move(request);
       break;
     }

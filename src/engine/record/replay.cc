@@ -7,6 +7,7 @@
 #include "engine/record/step_digest.h"
 #include "engine/state/sequence.h"
 #include "kernels/arithmetic_version.h"
+#include "model/adapters.h"
 
 namespace ibid {
 
@@ -275,6 +276,7 @@ Result<std::unique_ptr<Engine>> Replay::engine_without_model(Stream& stream) {
                        "; this ibid, of " + arithmetic_id() + ", would look for other blocks.");
   }
   recorded_ = std::make_unique<Draws>(true);
+  has_model_ = false;
   return caught([&]() -> Result<std::unique_ptr<Engine>> {
     auto pass = std::make_unique<NoModel>(head_);
     EngineOptions options = head_.options;
@@ -302,8 +304,15 @@ std::string Replay::apply(Engine& engine, const Event& event, std::vector<Output
   switch (event.kind) {
     case EventKind::kSubmit: {
       const std::string who = "request " + std::to_string(static_cast<uint64_t>(event.request->id));
-      Result<AdmittedRequest> admitted = engine.admit(*event.request);
+      Request request = *event.request;
+      if (request.adapter && has_model_) {
+        const std::string digest = request.adapter->adapter->digest();
+        request.adapter = find_adapter_ ? find_adapter_(digest) : nullptr;
+        if (!request.adapter) return who + " used an adapter that is not loaded; its digest is " + digest;
+      }
+      Result<AdmittedRequest> admitted = engine.admit(std::move(request));
       if (!admitted) return who + " was let in, and now it is not: " + admitted.error().message;
+      if (!has_model_) admitted->set_over(event.over);
       const Status taken = engine.submit(*std::move(admitted));
       if (taken.ok() == event.was_taken) return "";
       return event.was_taken ? who + " was taken, and now it is not: " + taken.error().message

@@ -4,6 +4,7 @@
 // record has; without it all come from the record, so that scheduling replays on any machine.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,9 @@ class Replay {
   const EngineOptions& options() const { return head_.options; }
   // An engine of the record's size whose tokens come from the record. `stream` outlives it.
   Result<std::unique_ptr<Engine>> engine_without_model(Stream& stream);
+  // With a model: what finds the adapters that requests had by their digests (AdapterShelf::find_digest); null: none.
+  using FindAdapter = std::function<std::shared_ptr<const PlacedAdapter>(const std::string& digest)>;
+  void use_adapters(FindAdapter find) { find_adapter_ = std::move(find); }
   // Once. `tokenizer` is the engine's; null for one without a model. `watcher` observes the engine, and may be null. An
   // error: the record contains what no ibid writes.
   Result<ReplayResult> run(Engine& engine, const std::shared_ptr<const Tokenizer>& tokenizer,
@@ -67,6 +71,8 @@ class Replay {
   std::string apply(Engine& engine, const record::Event& event, std::vector<Output>& outputs);
 
   record::FileReader file_;
+  FindAdapter find_adapter_;
+  bool has_model_ = true;
   record::Head head_;
   ReplayClock clock_;
   std::unique_ptr<Draws> recorded_;

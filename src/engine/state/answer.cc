@@ -25,6 +25,32 @@ Answer::Answer(std::shared_ptr<const Request> request, int32_t choice, std::shar
   pending_.usage.prompt_tokens = static_cast<int32_t>(request_->prompt.size());
 }
 
+Output replay_answer(std::shared_ptr<const Request> request, std::shared_ptr<const Tokenizer> tokenizer,
+                     std::span<const TokenId> end_of_generation) {
+  Answer answer(request, 0, std::move(tokenizer), end_of_generation);
+  answer.replay(request->resume.tokens);
+  std::vector<Output> out;
+  answer.take(out);
+  return std::move(out.front());
+}
+
+void Answer::resume(std::span<const TokenId> tokens) {
+  replay(tokens);
+  pending_.tokens.clear();
+  pending_.text.clear();
+}
+
+void Answer::replay(std::span<const TokenId> tokens) {
+  const auto n = static_cast<int32_t>(tokens.size());
+  for (int32_t i = 0; i < n && !finished(); ++i) push({.chosen = {.token = tokens[static_cast<size_t>(i)]}});
+  pending_.usage.resumed_tokens = n;
+  if (pending_.usage.completion_tokens == n) return;
+  pending_.finished = false;
+  fail(invalid("resume has " + std::to_string(n) + " tokens, and the answer ends with the first " +
+                   std::to_string(pending_.usage.completion_tokens) + " of them.",
+               "resume"));
+}
+
 FinishReason Answer::push(TokenRecord&& record) {
   const TokenId id = record.chosen.token;
   pending_.tokens.push_back(std::move(record));
@@ -69,6 +95,7 @@ void Answer::stop_at(int stop) {
 }
 
 void Answer::end(FinishReason reason) {
+  if (pending_.finished) return;
   if (detokenizer_) {
     piece_.clear();
     detokenizer_->finish(piece_);
@@ -79,6 +106,11 @@ void Answer::end(FinishReason reason) {
     if (const auto stop = matcher_->finish(pending_.text)) return stop_at(*stop);
   }
   finish_as(reason);
+}
+
+void Answer::end_silently(FinishReason reason) {
+  end(reason);
+  pending_.text.clear();
 }
 
 void Answer::fail(Error error) {
@@ -110,6 +142,7 @@ void Answer::take(std::vector<Output>& out) {
   o.timing = pending_.timing;
   o.finished = pending_.finished;
   o.reason = pending_.reason;
+  o.mirostat_mu = pending_.mirostat_mu;
   if (pending_.finished) o.ending = std::move(pending_.ending);
 }
 

@@ -23,14 +23,24 @@ class Answer {
   Answer(std::shared_ptr<const Request> request, int32_t choice, std::shared_ptr<const Tokenizer> tokenizer,
          std::span<const TokenId> end_of_generation);
 
+  // First of all: the answer's first tokens are these, which were drawn and sent elsewhere. Neither they nor their text
+  // are sent again; text that they held back is sent once it is certain. An end with the last of them ends the answer;
+  // one before it fails it.
+  void resume(std::span<const TokenId> tokens);
+  // The same, but they and their text are sent.
+  void replay(std::span<const TokenId> tokens);
   void add_prompt_record(TokenRecord record) { pending_.prompt.push_back(std::move(record)); }
   // Takes a drawn token. Returns why it ends the answer, kNone if it does not; after an end only take() is called.
   FinishReason push(TokenRecord&& record);
-  // Ends the answer for a reason from outside (length, cancelled); text that was held back goes out.
+  // Ends the answer for a reason from outside (length, cancelled); text that was held back goes out. Nothing if it has
+  // ended.
   void end(FinishReason reason);
+  // The same, and text that was held back does not go out: it was sent before the answer was resumed.
+  void end_silently(FinishReason reason);
   // Ends the answer with an error; text that was held back does not go out. Allocates nothing.
   void fail(Error error);
 
+  void set_mirostat(float mu) { pending_.mirostat_mu = mu; }
   void set_progress(int32_t n_computed) { pending_.n_computed = n_computed; }
   void set_score(double score) { pending_.ending->score = score; }
   void set_embedding(std::vector<float> embedding) { pending_.ending->embedding = std::move(embedding); }
@@ -58,5 +68,11 @@ class Answer {
   std::optional<AnswerStops> matcher_;
   std::string piece_;
 };
+
+// What an answer to this request has sent with its first tokens, Request::resume (one or more), as one output: tokens
+// and text. It is finished where the answer is, and has failed (kInvalid) where that ends before the last of them. From
+// any thread.
+Output replay_answer(std::shared_ptr<const Request> request, std::shared_ptr<const Tokenizer> tokenizer,
+                     std::span<const TokenId> end_of_generation);
 
 }  // namespace ibid

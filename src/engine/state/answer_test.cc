@@ -56,6 +56,12 @@ class Listener {
     answer_.fail(std::move(error));
     listen();
   }
+  void resume(const std::vector<int>& tokens) {
+    std::vector<TokenId> ids;
+    for (const int t : tokens) ids.push_back(TokenId{t});
+    answer_.resume(ids);
+    listen();
+  }
   void listen() {
     std::vector<Output> out;
     answer_.take(out);
@@ -186,6 +192,56 @@ TEST(Answer, TheLastOutputComesOnce) {
   l.end(FinishReason::kCancelled);
   EXPECT_TRUE(l.last.finished);
   l.listen();  // fails if there were another one
+}
+
+// What a client heard of `tokens` in a row, and then of one that was resumed after any part of them.
+TEST(Answer, ResumedItSendsWhatWouldHaveFollowed) {
+  const auto hear = [](const Request& request, const std::vector<int>& tokens) {
+    std::vector<std::string> heard;
+    Listener l{Request(request)};
+    for (const int t : tokens) {
+      if (l.last.finished) break;
+      l.say({t});
+      heard.push_back(l.text);
+    }
+    if (!l.last.finished) l.end(FinishReason::kLength);
+    heard.push_back(l.text);
+    return heard;
+  };
+  Request late = stopping_at({"BB"});
+  late.sampling.min_tokens = 3;
+  const std::vector<int> tokens = {kA, kBlank, kUser, kEuroBegin, kEuroEnd, kB, kB, kBlank, kUser, kColon, kA};
+  for (const Request& request : {Request(), stopping_at({"\n\nUser:"}), late, stopping_at({"B\n", "UserX"}),
+                                 stopping_at({}, {TokenId{kColon}}, true)}) {
+    const std::vector<std::string> heard = hear(request, tokens);
+    const size_t n_tokens = heard.size() - 1;
+    for (size_t n = 0; n < n_tokens; ++n) {
+      Listener l{Request(request)};
+      l.resume({tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n)});
+      l.say({tokens.begin() + static_cast<std::ptrdiff_t>(n), tokens.begin() + static_cast<std::ptrdiff_t>(n_tokens)});
+      if (!l.last.finished) l.end(FinishReason::kLength);
+      EXPECT_EQ((n > 0 ? heard[n - 1] : "") + l.text, heard.back()) << "cut after " << n;
+      EXPECT_EQ(l.n_tokens, n_tokens - n);
+      EXPECT_EQ(l.last.usage.resumed_tokens, static_cast<int32_t>(n));
+      EXPECT_EQ(l.last.usage.completion_tokens, static_cast<int32_t>(n_tokens));
+    }
+  }
+}
+
+TEST(Answer, ResumedAfterItsEndItHasEndedAndPastItFails) {
+  Listener over(stopping_at({"BC"}));
+  over.resume({kA, kB, kC});
+  EXPECT_TRUE(over.last.finished);
+  EXPECT_EQ(over.last.reason, FinishReason::kStop);
+  EXPECT_EQ(over.last.ending->stop_text, "BC");
+  EXPECT_EQ(over.text, "");
+  Listener past({});
+  past.resume({kA, kEnd, kB});
+  EXPECT_TRUE(past.last.finished);
+  EXPECT_EQ(past.last.reason, FinishReason::kError);
+  EXPECT_EQ(past.last.error().kind, ErrorKind::kInvalid);
+  EXPECT_EQ(past.last.error().message, "resume has 3 tokens, and the answer ends with the first 2 of them.");
+  EXPECT_EQ(past.n_tokens, 0u);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ namespace ibid {
 namespace grammar {
 class Matcher;  // sample/grammar/matcher.h
 }
+struct PlacedAdapter;   // model/adapters.h
 struct AnswerMarkup;    // text/output/answer_stops.h
 class ReasoningBudget;  // text/output/reasoning_budget.h
 class StopSet;          // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
@@ -40,6 +42,14 @@ struct SpeculationParams {
   std::vector<TokenId> prediction;  // how the answer may go
 };
 
+// Where an answer goes on that was cut: another engine of the same model and arithmetic, or this one, gave its first
+// tokens. What follows is what would have followed there, bit by bit, as a draw depends on the seed and its position
+// alone. Of one choice: choice i of a request is one with seed + i.
+struct ResumePoint {
+  std::vector<TokenId> tokens;       // of the answer, from its first one on; none: it begins
+  std::optional<float> mirostat_mu;  // after them (Output::mirostat_mu); needed with mirostat, which draws change
+};
+
 // What each step asks of each request stands first, together.
 struct Request {
   RequestId id{};
@@ -49,6 +59,8 @@ struct Request {
   bool reports_progress = false;     // how much of the prompt is computed, after each step that computes some
   std::shared_ptr<grammar::Matcher> grammar;         // what the answers must be of; may be null; this request's own
   std::shared_ptr<const ReasoningBudget> reasoning;  // may be null
+  // Of low rank, beside the model's weights; null: none. Blocks of the cache are shared only with equal ones.
+  std::shared_ptr<const PlacedAdapter> adapter;
   // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
   // step, is refused; who would make a step with decodes take longer than its own tpot_target or one of its tenant's
   // waits. A tpot_target that a decode alone does not keep counts for nothing.
@@ -72,6 +84,9 @@ struct Request {
   // prompt_logprobs, other tokens' log-probabilities, temperatures and truncations are refused beside one.
   SearchOptions search;
   int32_t second_text = 0;  // of a pair that an encoder reads, where its second text begins; 0: it is no pair
+  // Outputs have what follows its tokens, and text that is certain after them alone. Counts and limits (max_tokens,
+  // min_tokens, usage) are of the whole answer.
+  ResumePoint resume;
 
   bool searches() const { return search.kind != SearchKind::kNone; }
   int32_t n_sequences() const { return searches() ? search.width : n; }
@@ -84,6 +99,7 @@ struct Usage {
   int32_t completion_tokens = 0;
   int32_t drafted_tokens = 0;   // that were verified for this choice
   int32_t accepted_tokens = 0;  // of those, tokens of its answer
+  int32_t resumed_tokens = 0;   // of completion_tokens, those that the request brought (Request::resume)
 };
 
 // Seconds on the engine's clock.
@@ -120,7 +136,8 @@ struct Output {
   std::unique_ptr<Ending> ending;  // with the last one; null: no details, and an error is out of memory
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
-  Usage usage;  // running totals
+  float mirostat_mu = 0;  // after its last token, where the request uses mirostat (ResumePoint)
+  Usage usage;            // running totals
   Timing timing;
 
   void fail(Error error) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/arithmetic_version.h"
+#include "model/adapters.h"
 #include "worker/forward_pass.h"
 
 namespace ibid {
@@ -11,6 +12,7 @@ CacheScope scope_of(const Request& request, const ModelFacts& facts, DType kv_dt
   const bool is_salted = !request.cache_salt.empty();
   return {.arithmetic = arithmetic_id(),
           .model = facts.digest,
+          .adapter = request.adapter ? request.adapter->adapter->digest() : std::string(),
           .kv_dtype = std::string(traits(kv_dtype).name),
           .rope = facts.rope,
           .salt = is_salted ? request.tenant + '\n' + request.cache_salt : request.tenant};

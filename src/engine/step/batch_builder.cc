@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/prefetch.h"
+#include "model/adapters.h"
 
 namespace ibid {
 namespace {
@@ -65,6 +66,7 @@ void BatchBuilder::add(const Share& share) {
     CHECK(s.n_computed() == 0 || state != StateId::kNone, "a sequence goes on where it has no state");
     arrays_.add_state_in(raw(state));
   }
+  if (const PlacedAdapter* adapter = s.request->adapter.get(); adapter != nullptr) arrays_.set_adapter(adapter->slot);
   arrays_.add_blocks(
       std::span(s.place.blocks()).first(static_cast<size_t>((end + limits_.block_len - 1) / limits_.block_len)));
   arrays_.end_sequence();

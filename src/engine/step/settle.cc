@@ -84,9 +84,10 @@ void Settler::admit(Sequence& s, double begun_at) {
   s.account.was_admitted = true;
   s.answer->timing().admitted = begun_at;
   if (s.choice > 0) return;
-  s.answer->usage().cached_tokens = s.n_computed();
+  const int32_t n_cached = std::min(s.n_computed(), s.prompt_len);  // an answer that is resumed may be cached too
+  s.answer->usage().cached_tokens = n_cached;
   counts_.prompt_tokens += s.prompt_len;
-  counts_.cached_tokens += s.n_computed();
+  counts_.cached_tokens += n_cached;
   counts_.n_snapshot_hits += cache_.states().keeps_states() && s.n_computed() > 0;
   counts_.tokens_without_snapshot += s.n_without_snapshot;
 }
@@ -179,6 +180,7 @@ void Settler::let_followers_go(Sequence& s, ShareResult& result, const StepTimes
 void Settler::begin_answer(Sequence& s, FirstDraw& first, double now) {
   if (first.failure) return fail(s, *first.failure, now);
   s.sampler_state = first.state;
+  if (s.request->sampling.mirostat != 0) s.answer->set_mirostat(first.state.mirostat_mu);
   s.account.drafts.settle(0, 0);
   grammar::Matcher* matcher = s.request->grammar.get();
   if (matcher != nullptr) matcher->hold(s.choice, first.state.grammar);
@@ -195,6 +197,7 @@ void Settler::take_followers(Sequence& s, std::vector<Output>& out) {
 void Settler::append(const Share& share, ShareResult& result, double now) {
   Sequence& s = *share.sequence;
   s.sampler_state = result.state;
+  if (s.request->sampling.mirostat != 0) s.answer->set_mirostat(result.state.mirostat_mu);
   s.drafts.clear();
   s.account.drafts.settle(share.n_drafts, static_cast<int32_t>(result.accepted.size()));
   s.place.keep_drafted_states(s.n_tokens(), result.accepted);
@@ -240,7 +243,7 @@ void Settler::append(Sequence& s, TokenRecord&& drawn, double now, FinishReason 
   s.place.resume_at(cache_, s.n_tokens() - 1);
   ++counts_.generated_tokens;
   Timing& timing = s.answer->timing();
-  if (s.n_answered() == 1) timing.first_token = now;
+  if (s.n_answered() == s.answer->usage().resumed_tokens + 1) timing.first_token = now;
   timing.last_token = now;
   const FinishReason reason = s.answer->push(std::move(drawn));
   if (reason != FinishReason::kNone) {

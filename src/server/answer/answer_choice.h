@@ -30,7 +30,9 @@ struct AnswerChoice {
   Error error;
   TokenId last_token = TokenId::kNone;
   int32_t n_tokens = 0;
-  int32_t n_reasoning = 0;                  // of these, with its markers
+  int32_t n_resumed = 0;                    // of these, that the request brought and that are not written
+  int32_t n_reasoning = 0;                  // of all, with its markers
+  float mirostat_mu = 0;                    // after the last one (Output::mirostat_mu)
   std::optional<ReasoningBlock> reasoning;  // that is being counted
   double logprob = 0;                       // of all its tokens, where they have one
   double score = 0;                         // of a search

@@ -68,10 +68,14 @@ struct ApiDialect {
   ApiError (*in_own_words)(ApiError error) = nullptr;
   // The body of a refusal; null: error_json().
   std::string (*error_body)(const ApiError& error, std::string_view request_id) = nullptr;
-  bool has_choices = false;           // n may be more than 1
-  bool repeats_request = false;       // the answer has the prompt, and the settings that were asked for
-  bool has_secret_ids = false;        // the id alone lets a client read the answer: random
+  bool has_choices = false;      // n may be more than 1
+  bool repeats_request = false;  // the answer has the prompt, and the settings that were asked for
+  bool has_secret_ids = false;   // the id alone lets a client read the answer: random
+  // A stream has a call in pieces that clients add up by its number, so that a resumed one goes on within a call.
+  bool streams_call_pieces = false;
   bool fails_in_stream = false;       // a stream whose prompt is too long starts, and fails by an event
+  bool resumes = false;               // bodies may have `resume`
+  bool has_options = false;           // the seed is a member of a body's `options`
   const char* call_prefix = "call_";  // of made up ids of calls
   size_t max_tool_name = kMaxToolName;
   // Of what an answer may come to hold.

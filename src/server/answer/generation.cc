@@ -18,6 +18,15 @@ size_t prompt_top_bytes(const std::vector<TokenRecord>& records) {
   return records.back().top.size() * sizeof(TokenLogprob);
 }
 
+// The number of a call whose arguments are not whole; -1: there is none.
+int32_t open_call(const AnswerChoice& choice) {
+  int32_t open = -1;
+  for (const AnswerPart& part : choice.parts) {
+    if (part.kind == PartKind::kCall) open = part.ends ? -1 : part.call;
+  }
+  return open;
+}
+
 }  // namespace
 
 Generation::Generation(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics)
@@ -49,15 +58,36 @@ void Generation::take(std::vector<Output> outputs) {
 void Generation::take(Output& output, PromptFacts& prompt, Choice& choice) {
   take_facts(output, prompt, choice);
   if (!output.tokens.empty()) take_times(output, choice);
+  count_tokens(output, choice);
+  if (choice.lines) keep_lines(choice, output);
+  take_text(output, choice);
+  if (output.finished) end(output, choice);
+}
+
+void Generation::count_tokens(const Output& output, Choice& choice) const {
   for (const TokenRecord& record : output.tokens) choice.logprob += static_cast<double>(record.chosen.raw);
   for (size_t i = 0; i < output.tokens.size() && choice.reasoning; ++i) {
     choice.reasoning->push(tokenizer_.token_bytes(output.tokens[i].chosen.token, true));
     choice.n_reasoning = choice.reasoning->is_none() ? 0 : choice.n_reasoning + 1;
     if (!choice.reasoning->may_go_on()) choice.reasoning.reset();
   }
+}
+
+void Generation::resume(Output output) {
+  Choice& choice = choices_.front();
+  choice.n_tokens = choice.n_resumed = static_cast<int32_t>(output.tokens.size());
+  choice.last_token = output.tokens.back().chosen.token;
+  count_tokens(output, choice);
+  step_past(tokenizer_, output.tokens, choice.token_texts);
+  const bool was_finished = output.finished;
   if (choice.lines) keep_lines(choice, output);
   take_text(output, choice);
-  if (output.finished) end(output, choice);
+  if (output.finished && !was_finished) end(output, choice);
+  choice.records.clear();
+  const bool adds_up = info_.asked.stream && info_.api->streams_call_pieces;
+  std::erase_if(choice.parts, [&, open = open_call(choice)](const AnswerPart& part) {
+    return adds_up || part.kind != PartKind::kCall || part.call != open;
+  });
 }
 
 // What is known of the prompt and of the choice as a whole.
@@ -80,13 +110,14 @@ void Generation::take_facts(Output& output, PromptFacts& prompt, Choice& choice)
   choice.n_preemptions = output.timing.n_preemptions;
   choice.n_drafted = output.usage.drafted_tokens;
   choice.n_accepted = output.usage.accepted_tokens;
+  if (!output.tokens.empty()) choice.mirostat_mu = output.mirostat_mu;
   choice.timing = output.timing;
 }
 
 // Of an output with tokens: their number, and the time between them.
 void Generation::take_times(const Output& output, Choice& choice) {
   const auto n_new = static_cast<int32_t>(output.tokens.size());
-  if (choice.n_tokens > 0) {
+  if (choice.n_tokens > choice.n_resumed) {
     const double gap = whole_microseconds((output.timing.last_token - choice.last_time) / n_new);
     metrics_.add_itl(gap, n_new);
     itl_.itl_sum += gap * n_new;
@@ -121,6 +152,8 @@ void Generation::end(Output& output, Choice& choice) {
                             output.reason == FinishReason::kGrammar || output.reason == FinishReason::kTool;
     choice.parser->finish(choice.parts, is_own_end);
     leave_out(choice);
+    // It was over when it was resumed: all of it is sent.
+    if (choice.n_resumed > 0 && choice.n_tokens == choice.n_resumed) choice.parts.clear();
   }
   choice.finished = true;
   choice.reason = output.reason;

@@ -35,11 +35,12 @@ struct GenerationInfo {
   std::string model;
   std::string fingerprint;
   int64_t created = 0;
-  uint64_t seed = 0;                // of choice 0 of each prompt
-  int32_t n = 1;                    // choices of each prompt: those that the engine makes, at last asked.n of them
-  bool searches = false;            // each choice has a score
-  bool processed_logprobs = false;  // log-probabilities are those after the processors
-  std::string rendered;             // the prompt, with asked.verbose
+  uint64_t seed = 0;      // of choice 0 of each prompt
+  int32_t n = 1;          // choices of each prompt: those that the engine makes, at last asked.n of them
+  bool searches = false;  // each choice has a score
+  bool uses_mirostat = false;
+  bool processed_logprobs = false;                    // log-probabilities are those after the processors
+  std::string rendered;                               // the prompt, with asked.verbose
   std::shared_ptr<const ApiError> refusal = nullptr;  // kResponses: why it fails, known before it began
   LlamaFields llama;
   EmbeddingFields embedding;
@@ -79,6 +80,10 @@ class Generation {
 
   Generation(GenerationInfo info, const Tokenizer& tokenizer, Metrics& metrics);
 
+  // First of all, of a request with one choice: the output of the tokens with which its answer is resumed. They count
+  // as its own and are not written; but a call that is open after them is written whole, with what it has so far, where
+  // the API's stream does not go on with calls by their number.
+  void resume(Output output);
   void take(std::vector<Output> outputs);
   // Appends the events that are due.
   void write_events(std::string& out);
@@ -113,6 +118,7 @@ class Generation {
   // One after the other, of the choice that had its first token first.
   std::vector<SpanPhase> span_phases(double now) const;
   int32_t completion_tokens() const;
+  int32_t resumed_tokens() const;  // of these, that the request brought
   int32_t reasoning_tokens() const;
   int32_t cached_tokens() const;
   int32_t prompt_tokens() const;
@@ -140,6 +146,7 @@ class Generation {
   void take(Output& output, PromptFacts& prompt, Choice& choice);
   void take_facts(Output& output, PromptFacts& prompt, Choice& choice);
   void take_times(const Output& output, Choice& choice);
+  void count_tokens(const Output& output, Choice& choice) const;
   void take_text(Output& output, Choice& choice);
   void end(Output& output, Choice& choice);
   void leave_out(Choice& choice) const;

@@ -16,6 +16,8 @@ int32_t Generation::sum_of(int32_t Choice::*count) const {
 
 int32_t Generation::completion_tokens() const { return sum_of(&Choice::n_tokens) + n_dropped_tokens_; }
 
+int32_t Generation::resumed_tokens() const { return sum_of(&Choice::n_resumed); }
+
 int32_t Generation::reasoning_tokens() const { return sum_of(&Choice::n_reasoning); }
 
 int32_t Generation::prompt_tokens() const {
@@ -139,7 +141,7 @@ void Generation::write_timings(JsonWriter& json) const {
   };
   json.key("timings").begin_object().field("cache_n", int64_t{cached_tokens()});
   part("prompt", prompt_tokens() - cached_tokens(), t.prefill);
-  part("predicted", completion_tokens(), t.decode);
+  part("predicted", completion_tokens() - resumed_tokens(), t.decode);
   if (drafted_tokens() > 0)
     json.field("draft_n", int64_t{drafted_tokens()}).field("draft_n_accepted", int64_t{accepted_tokens()});
   json.end_object();

@@ -86,6 +86,10 @@ void write_top_column(JsonWriter& json, const Tokenizer& tokenizer, std::span<co
 
 }  // namespace
 
+void step_past(const Tokenizer& tokenizer, std::span<const TokenRecord> records, TokenTexts& texts) {
+  for (const TokenRecord& record : records) step_past(tokenizer, record.chosen.token, texts);
+}
+
 void write_logprob(JsonWriter& json, float value) { std::isfinite(value) ? json.single(value) : json.raw("-9999.0"); }
 
 std::string token_text(const Tokenizer& tokenizer, TokenId id) {

@@ -23,6 +23,9 @@ struct TokenTexts {
   size_t n_code_points = 0;  // written so far, for text_offset
 };
 
+// Moves `texts` past tokens that are not written.
+void step_past(const Tokenizer& tokenizer, std::span<const TokenRecord> records, TokenTexts& texts);
+
 // JSON has no minus infinity: it becomes -9999.0, the number that OpenAI's clients know for it.
 void write_logprob(JsonWriter& json, float value);
 

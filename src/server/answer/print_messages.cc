@@ -139,11 +139,12 @@ void MessagesPrinter::write_choice(const Generation& g, const AnswerChoice& choi
   write_message_head(g, json);
   json.key("content").begin_array();
   const std::vector<AnswerCall> calls = calls_of(choice);
+  size_t n_calls = 0;
   for (size_t i = 0; i < choice.parts.size(); ++i) {
     const AnswerPart& part = choice.parts[i];
     if (part.kind == PartKind::kCall) {
       if (!part.begins) continue;
-      const AnswerCall& call = calls[static_cast<size_t>(part.call)];
+      const AnswerCall& call = calls[n_calls++];
       json.begin_object().field("type", "tool_use").field("id", g.call_id(index, part.call, part.id));
       json.field("name", part.name).key("input").raw(call.is_whole ? call.arguments : "{}").end_object();
     } else if (part.kind == PartKind::kText) {

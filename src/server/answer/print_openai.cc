@@ -63,8 +63,9 @@ void OpenAiPrinter::write_usage(const Generation& g, JsonWriter& json) const {
   json.field("total_tokens", prompt + completion);
   json.key("prompt_tokens_details").begin_object().field("cached_tokens", int64_t{g.cached_tokens()}).end_object();
   // How many there were depends on what else ran; so answers contain it only on request.
-  if (g.info().asked.reports_drafts || g.info().reasoning) {
+  if (g.info().asked.reports_drafts || g.info().reasoning || g.resumed_tokens() > 0) {
     json.key("completion_tokens_details").begin_object();
+    if (g.resumed_tokens() > 0) json.field("resumed_tokens", int64_t{g.resumed_tokens()});
     if (g.info().reasoning) json.field("reasoning_tokens", int64_t{g.reasoning_tokens()});
     if (g.info().asked.reports_drafts) {
       json.field("accepted_prediction_tokens", int64_t{g.accepted_tokens()});
@@ -83,6 +84,9 @@ void OpenAiPrinter::write_extras(const Generation& g, JsonWriter& json, size_t i
     for (const TokenRecord& record : choice.records) json.integer(raw(record.chosen.token));
     json.end_array();
   }
+  // With which the answer's ids can be resumed elsewhere.
+  if (info.asked.return_token_ids && info.uses_mirostat && choice.n_tokens > 0)
+    json.key("mirostat_mu").number(static_cast<double>(choice.mirostat_mu));  // all of its digits
   if (info.trace) {
     json.key("trace");
     write_trace(json, choice.records, info.seed + index % static_cast<size_t>(info.n), *info.trace);
@@ -305,7 +309,7 @@ void OpenAiPrinter::write_begin(const Generation& g, std::string& out) {
 
 void OpenAiPrinter::write_choice(const Generation& g, const AnswerChoice& choice, size_t index, std::string& out) {
   JsonWriter json(out);
-  TokenTexts texts;
+  TokenTexts texts = choice.token_texts;  // after what the answer had before it was resumed
   write_choice(g, json, index, Part::kWhole, nullptr, choice, texts);
 }
 

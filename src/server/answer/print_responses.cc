@@ -144,10 +144,9 @@ void write_response(const Generation& g, const std::vector<OutputItem>& items, c
     const int64_t prompt = g.prompt_tokens(), completion = g.completion_tokens();
     json.begin_object().field("input_tokens", prompt).key("input_tokens_details").begin_object();
     json.field("cached_tokens", int64_t{g.cached_tokens()}).end_object().field("output_tokens", completion);
-    json.key("output_tokens_details")
-        .begin_object()
-        .field("reasoning_tokens", int64_t{g.reasoning_tokens()})
-        .end_object();
+    json.key("output_tokens_details").begin_object().field("reasoning_tokens", int64_t{g.reasoning_tokens()});
+    if (g.resumed_tokens() > 0) json.field("resumed_tokens", int64_t{g.resumed_tokens()});
+    json.end_object();
     json.field("total_tokens", prompt + completion).end_object();
   }
   json.end_object();
@@ -261,7 +260,8 @@ void ResponsesPrinter::take(const Generation& g, const AnswerPart& part, size_t 
 void ResponsesPrinter::take_records(const Generation& g, const AnswerChoice& choice) {
   if (!g.info().asked.want_logprobs) return;
   std::span<const TokenRecord> records = choice.records;
-  const auto n_reasoning = static_cast<size_t>(std::max(0, choice.n_reasoning - n_records_));
+  if (n_records_ == 0) token_texts_ = choice.token_texts;
+  const auto n_reasoning = static_cast<size_t>(std::max(0, choice.n_reasoning - choice.n_resumed - n_records_));
   n_records_ += static_cast<int32_t>(records.size());
   records = records.subspan(std::min(records.size(), n_reasoning));
   if (records.empty()) return;

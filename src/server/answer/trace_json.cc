@@ -91,7 +91,8 @@ std::string acting_parameters(const SamplingParams& sampling) {
 }  // namespace
 
 std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const SamplingSources& sources,
-                                              const ModelInfo& model, const grammar::Matcher* grammar) {
+                                              const ModelInfo& model, const grammar::Matcher* grammar,
+                                              const std::string& adapter) {
   auto facts = std::make_shared<TraceFacts>();
   facts->parameters = acting_parameters(sampling);
   facts->model_digest = model.digest;
@@ -99,7 +100,8 @@ std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, co
   JsonWriter json(facts->header);
   json.begin_object().field("engine", "ibid").field("version", IBID_VERSION);
   json.field("arithmetic", kArithmeticName).field("arithmetic_version", int64_t{kArithmeticVersion});
-  json.field("model", model.name).field("model_digest", model.digest).key("adapter").null();
+  json.field("model", model.name).field("model_digest", model.digest).key("adapter");
+  adapter.empty() ? json.null() : json.string(adapter);
   json.field("generator", "philox4x32-10").key("stages").begin_array();
   for (const StageId id : stage_order()) json.string(stage_name(id));
   json.end_array().field("order_digest", sampling_digest(spell_stages()));

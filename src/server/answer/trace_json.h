@@ -21,7 +21,8 @@ struct TraceFacts {
 };
 
 std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const SamplingSources& sources,
-                                              const ModelInfo& model, const grammar::Matcher* grammar = nullptr);
+                                              const ModelInfo& model, const grammar::Matcher* grammar = nullptr,
+                                              const std::string& adapter = {});
 
 // An array with one record for each draw.
 void write_trace(JsonWriter& json, std::span<const TokenRecord> records, uint64_t seed, const TraceFacts& facts);

@@ -276,6 +276,8 @@ Status add_conversations(ApiRequest& request, const std::vector<Json>& more, con
                        " fit into one request.",
                    "messages");
   }
+  if (request.resume && !more.empty())
+    return unsupported("resume is of one conversation, and there are several.", "resume");
   for (const Json& messages : more) {
     ChatPrompt chat{.continues_final = request.chat.continues_final};
     const std::string where = "messages[" + std::to_string(request.more_chats.size() + 1) + "]";
@@ -317,6 +319,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
     return invalid("stream_options needs stream to be true.", "stream_options");
   TRY(check_sizes(body, limits, request));
   TRY(settle_fields(request));
+  TRY(check_resume(request));
   return request;
 }
 

@@ -88,6 +88,13 @@ struct GrammarTrigger {
 
 enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 
+// The first part of the answer, which another replica gave. What it names of that replica must be this one's too.
+struct ResumeFields {
+  std::vector<TokenId> token_ids;
+  std::optional<float> mirostat_mu;
+  std::string model_digest, fingerprint;  // empty: not named
+};
+
 // What a request asks of its answer's form. Small: the writer of the answer keeps a copy.
 struct AnswerFields {
   int32_t n = 1;
@@ -137,6 +144,7 @@ struct ApiRequest : AnswerFields {
   bool drafts_are_free = false;  // mode ngram: by the look-up and grammars alone
   std::string prediction;
   std::string cache_salt;
+  std::optional<ResumeFields> resume;
   bool trace = false;
   bool return_progress = false;
   std::vector<TextBias> text_bias;
@@ -178,6 +186,9 @@ Status add_conversations(ApiRequest& request, const std::vector<Json>& more, con
 
 // Checks the fields of searches in combination.
 Status check_search(ApiRequest& request);
+
+// Checks `resume` beside the other fields, and leaves out what the answer's first part has had.
+Status check_resume(ApiRequest& request);
 
 // Checks the fields of tools in combination.
 Status check_tools(ApiRequest& request);

@@ -56,7 +56,7 @@ const std::string_view kFixedSchemas = R"(
 "TraceHeader":{"type":"object","additionalProperties":false,"description":"What all draws of an answer have in common.",
   "required":["engine","version","arithmetic","arithmetic_version","model","model_digest","adapter","generator","stages","order_digest","parameters","sources","sampling_digest"],
   "properties":{"engine":{"const":"ibid"},"version":{"type":"string"},"arithmetic":{"type":"string"},"arithmetic_version":{"type":"integer","minimum":1},"model":{"type":"string"},"model_digest":{"$ref":"#/components/schemas/Digest"},
-  "adapter":{"type":"null"},"generator":{"const":"philox4x32-10"},"stages":{"type":"array","items":{"type":"string"},"uniqueItems":true},
+  "adapter":{"type":["string","null"]},"generator":{"const":"philox4x32-10"},"stages":{"type":"array","items":{"type":"string"},"uniqueItems":true},
   "order_digest":{"$ref":"#/components/schemas/Digest"},"parameters":{"type":"object","required":["temperature","top_k","top_p"]},
   "sources":{"type":"object","required":["temperature","top_k","top_p"],"additionalProperties":{"enum":["request","flag","model","default"]}},
   "sampling_digest":{"$ref":"#/components/schemas/Digest"},"grammar_digest":{"$ref":"#/components/schemas/Digest"}}},

@@ -316,6 +316,11 @@ constexpr Parameter kParameters[] = {
     {"cache_salt", kBoth, kString, 0, 256, false, "\"\"", "vLLM", "Request::cache_salt", nullptr,
      "The prefix cache is shared only between requests of the same tenant (a key without one is a tenant) and salt.",
      &R::cache_salt},
+    {"resume", kBoth, kOther, 0, 0, false, "null", "ibid", "Request::resume",
+     R"({"type":"object","required":["token_ids"],"properties":{"token_ids":{"$ref":"#/components/schemas/TokenIds"},"mirostat_mu":{"type":["number","null"],"minimum":-1000000,"maximum":1000000},"model_digest":{"type":["string","null"]},"system_fingerprint":{"type":["string","null"]}},"additionalProperties":false})",
+     "The first tokens of the answer, which another replica (or this one) gave: the response has what follows them, as "
+     "if the answer had never been cut. Needs `seed` (docs/users/replicas.md).",
+     &read_resume},
     {"priority", kBoth, kOther, 0, 0, false, "0", "vLLM", "Request::priority",
      R"({"type":"integer","minimum":@min_priority,"maximum":@max_priority})",
      "Higher runs earlier; only if the server allows it.", &read_priority},
@@ -393,7 +398,7 @@ constexpr UnservedField kUnserved[] = {
     {"vllm_xargs", kBoth, "[{}]", "leave it out"},
     {"request_id", kBoth, "[]", "send it as the header X-Request-Id"},
     // llama.cpp.
-    {"lora", kBoth, "[[]]", "leave it out"},
+    {"lora", kBoth, "[[]]", "name the adapter as the model"},
     {"min_keep", kBoth, "[0,1]", "leave it out"},
     {"tfs_z", kBoth, "[1]", "leave it out"},
     {"post_sampling_probs", kBoth, "[false]", "use processed_logprobs"},

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "engine/state/request.h"
+#include "model/adapter_shelf.h"
 #include "sample/grammar/grammars.h"
 #include "server/fields/chat_prompt.h"
 #include "server/fields/sampling_defaults.h"
@@ -74,6 +75,8 @@ class Backend {
   }
   void limit_grammars(int64_t max_bytes) { max_grammars_bytes_ = max_bytes; }  // before any is asked for
   virtual Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const = 0;
+  // Those that requests may name in the model's place; null: none, and none may be loaded.
+  virtual AdapterShelf* adapters() const { return nullptr; }
   virtual std::string_view chat_template() const = 0;  // its source; empty: none
   // How the model writes reasoning and calls, by its chat template.
   virtual const std::shared_ptr<const AnswerFormat>& answer_format() const = 0;

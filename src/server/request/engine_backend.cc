@@ -14,6 +14,7 @@ class EngineBackend final : public Backend {
                                                                     : AnswerFormat::of_template({}))) {}
   ~EngineBackend() override {
     stop();
+    parts_.adapters = nullptr;
     parts_.engine = nullptr;  // before what it refers to
   }
 
@@ -38,6 +39,7 @@ class EngineBackend final : public Backend {
   const ModelInfo& model() const override { return parts_.info; }
   const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
 
+  AdapterShelf* adapters() const override { return parts_.adapters.get(); }
   std::string_view chat_template() const override {
     return parts_.chat_template ? parts_.chat_template->source() : std::string_view();
   }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/record/recorder.h"
+#include "server/observe/kv_events.h"
 #include "server/request/backend.h"
 #include "text/jinja/chat_template.h"
 
@@ -14,8 +15,10 @@ struct EngineParts {
   std::shared_ptr<const Tokenizer> tokenizer;
   Result<ChatTemplate> chat_template;  // an error switches off chat alone, and is chat's answer
   std::unique_ptr<Engine> engine;
-  std::shared_ptr<Recorder> recorder = nullptr;  // that the engine is recorded by; null: it is not
-  std::shared_ptr<void> keep;                    // what the engine refers to (model, stream, weights); let go after it
+  std::shared_ptr<Recorder> recorder = nullptr;      // that the engine is recorded by; null: it is not
+  std::shared_ptr<AdapterShelf> adapters = nullptr;  // of the engine's model; null: none
+  std::unique_ptr<KvEvents> events = nullptr;        // that hears the engine's cache; null: no one does
+  std::shared_ptr<void> keep;  // what the engine refers to (model, stream, weights); let go after it
 };
 
 std::unique_ptr<Backend> make_engine_backend(EngineParts parts);

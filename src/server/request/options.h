@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "server/fields/api_request.h"
+#include "server/observe/kv_events.h"
 #include "server/observe/metrics.h"
 
 namespace ibid {
@@ -32,6 +33,8 @@ struct ServerOptions {
   std::vector<std::string> aliases;  // further names of the model
   std::vector<std::string> tags;     // words that /v1/models lists for it
   bool list_once = false;            // /v1/models has it under its own name alone, with the others beside
+  std::string default_adapter;       // that the model has where a request names none; empty: none
+  bool lora_updates = false;         // clients may load and unload adapters
   bool strict_model = false;         // a name that it does not have is a 404
   bool autoload = true;              // of several models: one is loaded for who asks for it, else by /models/load alone
 
@@ -43,6 +46,7 @@ struct ServerOptions {
   bool log_requests = true;
   std::string otlp_url;                           // of a receiver of spans (otlp.h); empty: none
   MetricNames metric_names = MetricNames::kIbid;  // of /metrics
+  KvEventOptions kv_events;                       // of the one model
 
   int64_t max_header_bytes = 16 << 10;
   int64_t max_body_bytes = 8 << 20;
@@ -57,6 +61,7 @@ struct ServerOptions {
   double max_stored_age = 3600;            // seconds
   int64_t max_grammars_bytes = 256 << 20;  // of compiled grammars, kept ones and those in use
   bool slots = false;                      // answer /slots, which shows what others have under way
+  bool allow_moves = false;                // answer /v1/requests/ID/move, for which each request's body is kept
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
   int send_buffer_bytes = 256 << 10;       // of the socket: what the kernel adds; 0: the system's, to megabytes

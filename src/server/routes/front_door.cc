@@ -189,7 +189,7 @@ void FrontDoor::finish(WebExchange& exchange, const Abort* cut) {
     line.times = generation->times(end);
     line.prompt_tokens = generation->prompt_tokens();
     line.cached_tokens = generation->cached_tokens();
-    line.completion_tokens = generation->completion_tokens();
+    line.completion_tokens = generation->completion_tokens() - generation->resumed_tokens();
     line.n_preemptions = generation->n_preemptions();
     if (cut == nullptr) line.finish = generation->finish_word();
     line.stream = generation->info().asked.stream;

@@ -171,6 +171,8 @@ class FrontDoor {
   WebResponse version(const WebRequest& request, WebExchange& exchange);
   WebResponse models(const WebRequest& request, WebExchange& exchange);
   WebResponse change_model(const WebRequest& request, WebExchange& exchange);
+  WebResponse change_adapter(const WebRequest& request, WebExchange& exchange);
+  WebResponse lora_adapters(const WebRequest& request, WebExchange& exchange);
   WebResponse response_by_id(const WebRequest& request, WebExchange& exchange);
   WebResponse response_input(const WebRequest& request, WebExchange& exchange);
   WebResponse delete_response(const WebRequest& request, WebExchange& exchange);
@@ -178,6 +180,8 @@ class FrontDoor {
   WebResponse ollama_tags(const WebRequest& request, WebExchange& exchange);
   WebResponse ollama_version(const WebRequest& request, WebExchange& exchange);
   WebResponse ollama_manage(const WebRequest& request, WebExchange& exchange);
+  WebResponse kv_event_sources(const WebRequest& request, WebExchange& exchange);
+  WebResponse move_request(const WebRequest& request, WebExchange& exchange);
   WebResponse create_file(const WebRequest& request, WebExchange& exchange);
   WebResponse list_files(const WebRequest& request, WebExchange& exchange);
   WebResponse file_by_id(const WebRequest& request, WebExchange& exchange);

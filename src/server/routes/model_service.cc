@@ -96,10 +96,11 @@ std::optional<ApiError> ModelService::fault_in_body(const WebRequest& request, c
 void ModelService::collect(WebExchange& exchange) {
   exchange.generation->take(exchange.mailbox->take());
   submit_held(exchange);
-  exchange.row->generated = exchange.generation->completion_tokens();
+  exchange.row->generated = exchange.generation->completion_tokens() - exchange.generation->resumed_tokens();
 }
 
 void ModelService::abandon(const Generation& generation) {
+  if (options_.allow_moves) state_.movable.remove(generation.info().id);
   for (const RequestId id : generation.info().requests) {
     router_.remove(id);
     if (!generation.finished() || generation.ends_early()) cancel(id);

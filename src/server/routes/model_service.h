@@ -81,12 +81,18 @@ class ModelService {
   // The request in such a body, of which it takes what is large.
   Result<ApiRequest> read_request(const ApiDialect& api, DialectBody& own, const ModelInfo& model,
                                   const Tokenizer* tokenizer) const;
+  // The name by which who asks for `asked` is answered, and the adapter that it means (null: none).
+  Result<std::string> answering(const std::string& asked, std::shared_ptr<const PlacedAdapter>& adapter) const;
   // generate()'s parts, in their order. Each refusal is the first that holds.
   Status read(const WebRequest& request, WebExchange& exchange, Asked& asked);
   std::optional<ApiError> admit(WebExchange& exchange, Asked& asked);
   std::optional<ApiError> build(const WebRequest& request, WebExchange& exchange, Asked& asked);
+  Status resume(Asked& asked) const;
+  bool may_move(const Asked& asked, const ApiDialect& api) const;
+  void add_movable(const std::string& body, const WebExchange& exchange, const Asked& asked);
   void describe(const WebRequest& request, const WebExchange& exchange, Asked& asked);
-  std::optional<ApiError> begin(WebExchange& exchange, Asked& asked, std::function<void()> wake);
+  std::optional<ApiError> begin(const WebRequest& request, WebExchange& exchange, Asked& asked,
+                                std::function<void()> wake);
   static int64_t sequences_of(const ApiRequest& api);  // that its choices, prompts and conversations come to
   Status submit(std::span<Request> requests, const std::shared_ptr<Mailbox>& mailbox);
   void submit_held(WebExchange& exchange);

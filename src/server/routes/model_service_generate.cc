@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/quoted.h"
+#include "engine/state/answer.h"
 #include "kernels/arithmetic_version.h"
 #include "server/answer/trace_json.h"
 #include "server/fields/body_parts.h"
@@ -67,10 +69,12 @@ int64_t ModelService::texts_at_once(const std::string& tenant) const {
 struct ModelService::Asked {
   DialectBody own;
   ApiRequest api;
-  std::string name;             // the model's, as the answer has it
+  std::string name;  // the model's, as the answer has it
+  std::shared_ptr<const PlacedAdapter> adapter;
   int64_t at_once = INT64_MAX;  // of its texts, that the engine has at a time
   int64_t n_sequences = 0;      // that count for the tenant
   BuiltRequests built;
+  std::optional<Output> resumed;  // the first part of the answer
   GenerationInfo info;
   bool makes_vectors() const { return own.embedding.pooling != Pooling::kNone; }
 };
@@ -131,11 +135,18 @@ WebResponse ModelService::generate(const WebRequest& request, WebExchange& excha
   if (const std::optional<ApiError> refusal = admit(exchange, asked)) return error_response(*refusal);
   if (const std::optional<ApiError> refusal = build(request, exchange, asked)) return error_response(*refusal);
   if (asked.info.refusal != nullptr) return failed_stream(std::move(asked.info), backend.tokenizer(), state_.metrics);
-  const int64_t most = Generation::most_bytes(asked.info, asked.built.requests, backend.model().context_len,
-                                              options_.max_stream_backlog);
+  int64_t most = Generation::most_bytes(asked.info, asked.built.requests, backend.model().context_len,
+                                        options_.max_stream_backlog);
+  // What moving it needs: its body, which grows by the ids of the answer as JSON.
+  if (may_move(asked, *exchange.api)) {
+    const int64_t n_left = backend.model().context_len - asked.info.prompt_lens.front();
+    most += 2 * std::ssize(request.body) +
+            16 * (asked.api.max_tokens < 0 ? n_left : std::min<int64_t>(n_left, asked.api.max_tokens));
+  }
   const std::string field = asked.makes_vectors() ? asked.api.prompt_name : "max_tokens";
   if (const std::optional<ApiError> refusal = state_.reserve(exchange, most, field)) return error_response(*refusal);
-  if (const std::optional<ApiError> refusal = begin(exchange, asked, std::move(wake))) return error_response(*refusal);
+  if (const std::optional<ApiError> refusal = begin(request, exchange, asked, std::move(wake)))
+    return error_response(*refusal);
   if (!asked.makes_vectors()) response.headers.emplace_back("Ibid-Seed", std::to_string(asked.api.sampling.seed));
   if (asked.api.stream) {
     response.content_type = exchange.generation->stream_type();
@@ -166,8 +177,19 @@ Status ModelService::read(const WebRequest& request, WebExchange& exchange, Aske
   if (model.is_encoder && !asked.makes_vectors())
     return unsupported("This model is an encoder: it makes vectors of texts (/v1/embeddings) and no answers.", "model");
   ASSIGN_OR_RETURN(asked.api, read_request(*exchange.api, asked.own, model, &backend.tokenizer()));
-  ASSIGN_OR_RETURN(asked.name, answering_name(asked.api.model, model, options_));
+  ASSIGN_OR_RETURN(asked.name, answering(asked.api.model, asked.adapter));
   return {};
+}
+
+Result<std::string> ModelService::answering(const std::string& asked,
+                                            std::shared_ptr<const PlacedAdapter>& adapter) const {
+  const Backend& backend = *backend_.load();
+  const AdapterShelf* shelf = backend.adapters();
+  if (shelf == nullptr) return answering_name(asked, backend.model(), options_);
+  adapter = shelf->find(asked);
+  if (adapter != nullptr) return asked;
+  if (!options_.default_adapter.empty()) adapter = shelf->find(options_.default_adapter);
+  return answering_name(asked, backend.model(), options_);
 }
 
 // Whether there is a place for it in the queue, and by the tenant's terms.
@@ -197,6 +219,7 @@ std::optional<ApiError> ModelService::build(const WebRequest& request, WebExchan
   const bool is_completion = asked.own.endpoint == Endpoint::kCompletions;
   const int32_t context_len = backend.model().context_len;
   for (Request& r : asked.built.requests) {
+    r.adapter = asked.adapter;
     r.weight = static_cast<float>(terms.weight);
     r.max_wait = static_cast<float>(terms.max_wait);
     r.pooling = asked.own.embedding.pooling;
@@ -215,13 +238,48 @@ std::optional<ApiError> ModelService::build(const WebRequest& request, WebExchan
     if ((is_completion && api.echo && api.want_logprobs) || api.return_token_ids) info.prompt_ids.push_back(r.prompt);
   }
   describe(request, exchange, asked);
+  if (api.resume && !api.resume->token_ids.empty()) {
+    if (const Status status = resume(asked); !status) return ApiError::of(status.error());
+  }
   return std::nullopt;
+}
+
+// Compares the replica that began the answer with this one, and reads that beginning as the engine will.
+Status ModelService::resume(Asked& asked) const {
+  const ResumeFields& fields = *asked.api.resume;
+  const Backend& backend = *backend_.load();
+  const auto is_other = [](const std::string& name, const std::string& given, const std::string& own) {
+    return unsupported("resume." + name + " is " + in_quotes(given, 80) + ", and this replica's is " + in_quotes(own) +
+                           ": what follows would have other bytes here. Resume the answer on a replica with the same.",
+                       "resume." + name);
+  };
+  const std::string& digest = backend.model().digest;
+  if (!fields.model_digest.empty() && fields.model_digest != digest)
+    return is_other("model_digest", fields.model_digest, digest);
+  if (!fields.fingerprint.empty() && fields.fingerprint != asked.info.fingerprint)
+    return is_other("system_fingerprint", fields.fingerprint, asked.info.fingerprint);
+  for (size_t i = 0; i < fields.token_ids.size(); ++i) {
+    if (raw(fields.token_ids[i]) < backend.tokenizer().vocab_size()) continue;
+    const std::string where = "resume.token_ids[" + std::to_string(i) + "]";
+    return invalid(where + " is " + std::to_string(raw(fields.token_ids[i])) + "; the model's ids go from 0 to " +
+                       std::to_string(backend.tokenizer().vocab_size() - 1) + ".",
+                   where);
+  }
+  Request& request = asked.built.requests.front();
+  request.resume = {.tokens = fields.token_ids, .mirostat_mu = fields.mirostat_mu};
+  const std::span<const TokenId> ends = backend.tokenizer().vocabulary().end_of_generation;
+  const std::shared_ptr<const Tokenizer> tokenizer(std::shared_ptr<void>(), &backend.tokenizer());  // it is not kept
+  asked.resumed = replay_answer(std::make_shared<const Request>(request), tokenizer, ends);
+  if (asked.resumed->finished && asked.resumed->reason == FinishReason::kError)
+    return invalid(asked.resumed->error().message, "resume.token_ids");
+  return {};
 }
 
 // What the answer has to know besides of the request, which is built.
 void ModelService::describe(const WebRequest& request, const WebExchange& exchange, Asked& asked) {
   const Backend& backend = *backend_.load();
   const ModelInfo& model = backend.model();
+  const std::string adapter = asked.adapter != nullptr ? asked.adapter->adapter->digest() : std::string();
   const ApiRequest& api = asked.api;
   BuiltRequests& built = asked.built;
   DialectBody& own = asked.own;
@@ -232,10 +290,12 @@ void ModelService::describe(const WebRequest& request, const WebExchange& exchan
       info.api->id_prefix + (info.api->has_secret_ids ? hex(random_bits()) + hex(random_bits())
                                                       : hex(id_prefix_ ^ static_cast<uint64_t>(info.requests[0])));
   info.model = std::move(asked.name);
-  info.fingerprint = "ibid-" IBID_VERSION "-" + arithmetic_id() + "-" + model.digest.substr(0, 12);
+  info.fingerprint = "ibid-" IBID_VERSION "-" + arithmetic_id() + "-" + model.digest.substr(0, 12) +
+                     (adapter.empty() ? "" : "+" + adapter.substr(0, 12));
   info.created = unix_seconds();
   info.seed = api.sampling.seed;
   info.n = std::max(api.n, api.best_of);
+  info.uses_mirostat = api.sampling.mirostat != 0;
   info.searches = api.search.kind != SearchKind::kNone;
   info.processed_logprobs = api.sampling.processed_logprobs;
   const grammar::Matcher* grammar = built.requests[0].grammar.get();
@@ -251,8 +311,8 @@ void ModelService::describe(const WebRequest& request, const WebExchange& exchan
   info.repeated = std::move(own.echo);
   info.stored = std::move(own.stored);
   if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
-  if (own.is_stored) info.keeper = &state_.stored;
-  if (api.trace) info.trace = trace_facts(built.requests[0].sampling, api.sources, model, grammar);
+  if (own.is_stored && !api.resume) info.keeper = &state_.stored;  // of a resumed one the rest alone would be kept
+  if (api.trace) info.trace = trace_facts(built.requests[0].sampling, api.sources, model, grammar, adapter);
   info.rendered = std::move(built.rendered);
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built.prompt_texts);
@@ -261,10 +321,12 @@ void ModelService::describe(const WebRequest& request, const WebExchange& exchan
 }
 
 // Hands it to the engine; it lives in the exchange then.
-std::optional<ApiError> ModelService::begin(WebExchange& exchange, Asked& asked, std::function<void()> wake) {
+std::optional<ApiError> ModelService::begin(const WebRequest& request, WebExchange& exchange, Asked& asked,
+                                            std::function<void()> wake) {
   GenerationInfo& info = asked.info;
   std::vector<Request>& requests = asked.built.requests;
-  exchange.mailbox = std::make_shared<Mailbox>(std::move(wake));
+  const bool is_movable = may_move(asked, *exchange.api);
+  exchange.mailbox = std::make_shared<Mailbox>(std::move(wake), is_movable);
   exchange.row = live_.add_row();
   exchange.row->route = exchange.route;
   exchange.row->n_choices = info.n * static_cast<int32_t>(requests.size());
@@ -272,10 +334,13 @@ std::optional<ApiError> ModelService::begin(WebExchange& exchange, Asked& asked,
   exchange.row->arrived = info.arrived;
   for (const int32_t len : info.prompt_lens) exchange.row->prompt_tokens += len;
   exchange.generation = std::make_unique<Generation>(std::move(info), backend_.load()->tokenizer(), state_.metrics);
+  if (asked.resumed) exchange.generation->resume(*std::move(asked.resumed));
+  if (is_movable) add_movable(request.body, exchange, asked);
   const auto n_first = static_cast<size_t>(std::min<int64_t>(asked.at_once, std::ssize(requests)));
   exchange.held.assign(std::make_move_iterator(requests.rbegin()),
                        std::make_move_iterator(requests.rend() - static_cast<std::ptrdiff_t>(n_first)));
   if (const Status status = submit(std::span(requests).first(n_first), exchange.mailbox); !status) {
+    if (is_movable) state_.movable.remove(exchange.generation->info().id);
     exchange.generation = nullptr;
     exchange.held.clear();
     ApiError error = ApiError::of(status.error());
@@ -285,6 +350,34 @@ std::optional<ApiError> ModelService::begin(WebExchange& exchange, Asked& asked,
   state_.metrics.add_tokens(exchange.row->prompt_tokens, 0, 0);
   state_.quotas.charge(exchange.tenant, exchange.row->prompt_tokens, now());
   return std::nullopt;
+}
+
+// One answer that is drawn token by token, of an API whose bodies may have `resume`.
+bool ModelService::may_move(const Asked& asked, const ApiDialect& api) const {
+  const ApiRequest& r = asked.api;
+  return options_.allow_moves && api.resumes && asked.built.requests.size() == 1 && std::max(r.n, r.best_of) == 1 &&
+         r.search.kind == SearchKind::kNone && !asked.makes_vectors() && !pins_drafts(r.verifier);
+}
+
+void ModelService::add_movable(const std::string& body, const WebExchange& exchange, const Asked& asked) {
+  const GenerationInfo& info = exchange.generation->info();
+  const ResumeFields resumed = asked.api.resume.value_or(ResumeFields());
+  const RequestId id = info.requests.front();
+  state_.movable.add({.id = info.id,
+                      .request_id = exchange.request_id,
+                      .tenant = exchange.tenant,
+                      .path = exchange.api->paths.front(),
+                      .body = body,
+                      .has_options = exchange.api->has_options,
+                      .seed = info.seed,
+                      .fingerprint = info.fingerprint,
+                      .digest = backend_.load()->model().digest,
+                      .resumed = resumed.token_ids,
+                      .uses_mirostat = info.uses_mirostat,
+                      .mirostat_mu = resumed.mirostat_mu.value_or(0),
+                      .request = id,
+                      .mailbox = exchange.mailbox,
+                      .cancel = [this, id] { cancel(id); }});
 }
 
 // All or none, also where memory runs out in between.

@@ -2,9 +2,12 @@
 #include <algorithm>
 
 #include "base/json_writer.h"
+#include "base/quoted.h"
 #include "kernels/arithmetic_version.h"
 #include "server/dialects/dialects.h"
+#include "server/fields/body_parts.h"
 #include "server/fields/openapi.h"
+#include "server/fields/parse_body.h"
 #include "server/request/model_names.h"
 #include "server/routes/front_door.h"
 #include "server/routes/page_files.h"
@@ -54,6 +57,33 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
   json.end_object();
 }
 
+void write_adapter(JsonWriter& json, const ModelInfo& model, const AdapterShelf::Entry& entry) {
+  const Adapter& adapter = *entry.placed->adapter;
+  json.begin_object()
+      .field("id", entry.name)
+      .field("object", "model")
+      .field("created", entry.created)
+      .field("owned_by", "ibid")
+      .field("root", entry.path)
+      .field("parent", model.name)
+      .field("arithmetic", arithmetic_id())
+      .field("max_model_len", int64_t{model.context_len});
+  json.key("meta")
+      .begin_object()
+      .field("architecture", model.architecture)
+      .field("digest", model.digest + "+" + adapter.digest())
+      .field("max_rank", adapter.max_rank())
+      .field("n_products", static_cast<int64_t>(adapter.n_products()))
+      .field("bytes", adapter.bytes())
+      .end_object();
+  json.end_object();
+}
+
+std::vector<AdapterShelf::Entry> adapters_of(const Backend* backend) {
+  const AdapterShelf* shelf = backend != nullptr ? backend->adapters() : nullptr;
+  return shelf != nullptr ? shelf->list() : std::vector<AdapterShelf::Entry>();
+}
+
 }  // namespace
 
 std::string_view FrontDoor::health_word() const {
@@ -99,6 +129,11 @@ WebResponse FrontDoor::models(const WebRequest& request, WebExchange&) {
       write_model(json, model.info, *known, model.is_loaded, model.names, model.tags, model.capabilities);
       return response;
     }
+    for (const AdapterShelf::Entry& entry : adapters_of(model_.backend())) {
+      if (entry.name != name) continue;
+      write_adapter(json, models.front().info, entry);
+      return response;
+    }
     return error_response(ApiError::of(no_such_model(name)));
   }
   json.begin_object().field("object", "list").key("data").begin_array();
@@ -107,8 +142,88 @@ WebResponse FrontDoor::models(const WebRequest& request, WebExchange&) {
     for (const std::string& name : options_.list_once ? names.first(1) : names)
       write_model(json, model.info, name, model.is_loaded, names, model.tags, model.capabilities);
   }
+  for (const AdapterShelf::Entry& entry : adapters_of(model_.backend()))
+    write_adapter(json, models.front().info, entry);
   json.end_array().end_object();
   return response;
+}
+
+// vLLM's: {lora_name, lora_path, load_inplace}, {lora_name}.
+WebResponse FrontDoor::change_adapter(const WebRequest& request, WebExchange&) {
+  const Backend* backend = model_.backend();
+  AdapterShelf* shelf = backend != nullptr ? backend->adapters() : nullptr;
+  if (shelf == nullptr || !options_.lora_updates) {
+    return error_response(
+        {403, "This server loads no adapters for clients; --lora-updates lets it.", "", "lora_updates_off"});
+  }
+  const Result<Json> body = parse_body(request.body, options_.api.json);
+  if (!body) return error_response(ApiError::of(body.error()));
+  const auto text = [&](const char* key) {
+    const std::string* found = body->object() == nullptr ? nullptr : text_at(*body, key);
+    return found != nullptr ? *found : std::string();
+  };
+  const bool loads = request.path() == "/v1/load_lora_adapter";
+  const std::string name = text("lora_name"), path = text("lora_path");
+  if (name.empty() || (loads && path.empty())) {
+    const char* what = name.empty() ? "lora_name" : "lora_path";
+    return error_response(ApiError::of(invalid(std::string(what) + " is missing.", what)));
+  }
+  const ModelInfo& model = backend->model();
+  const std::vector<std::string> names = model_names(model, options_);
+  if (loads && std::ranges::find(names, name) != names.end())
+    return error_response(ApiError::of(invalid("The model itself has the name " + in_quotes(name) + ".", "lora_name")));
+  const Json* in_place = loads ? body->find("load_inplace") : nullptr;
+  const bool replaces = in_place != nullptr && in_place->boolean() != nullptr && *in_place->boolean();
+  const Status done = loads ? shelf->load(name, path, replaces) : shelf->unload(name);
+  if (!done) return error_response(ApiError::of(done.error()));
+  WebResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = "Success: LoRA adapter '" + name + "' " + (loads ? "added" : "removed") + " successfully.";
+  return response;
+}
+
+// llama.cpp's list.
+WebResponse FrontDoor::lora_adapters(const WebRequest& request, WebExchange&) {
+  if (request.method == "POST") {
+    return error_response(ApiError::of(unsupported(
+        "One scale for all requests would change what they mean; a request names its adapter as its model.", "scale")));
+  }
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_array();
+  int64_t id = 0;
+  for (const AdapterShelf::Entry& entry : adapters_of(model_.backend())) {
+    json.begin_object().field("id", id++).field("name", entry.name).field("path", entry.path);
+    json.key("scale").number(entry.name == options_.default_adapter ? 1 : 0, 1);
+    json.end_object();
+  }
+  json.end_array();
+  return response;
+}
+
+// By rank, as vLLM's engines answer its routers: there is one.
+WebResponse FrontDoor::kv_event_sources(const WebRequest&, WebExchange&) {
+  const KvEventOptions& events = options_.kv_events;
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object().key("0").begin_object().key("enable_kv_cache_events").boolean(events.on());
+  json.field("publisher", events.on() ? "zmq" : "null").field("endpoint", events.endpoint).key("replay_endpoint");
+  events.replay_endpoint.empty() ? json.null() : json.string(events.replay_endpoint);
+  json.field("buffer_steps", static_cast<int64_t>(events.max_replayed)).field("hwm", int64_t{100'000});
+  json.field("max_queue_size", static_cast<int64_t>(events.max_queued)).field("topic", events.topic);
+  json.end_object().end_object();
+  return response;
+}
+
+WebResponse FrontDoor::move_request(const WebRequest& request, WebExchange& exchange) {
+  if (!options_.allow_moves)
+    return error_response({501, "This server moves no requests; --allow-moves enables it.", "", "not_supported"});
+  constexpr std::string_view kBefore = "/v1/requests/", kAfter = "/move";
+  std::string_view id = request.path().substr(kBefore.size());
+  id.remove_suffix(kAfter.size());
+  Result<std::string> snapshot = state_.movable.move(percent_decoded(id), exchange.tenant, options_.api.json);
+  if (!snapshot) return error_response({404, snapshot.error().message, "id", "not_found"});
+  return json_response(*std::move(snapshot));
 }
 
 WebResponse FrontDoor::metrics_text(const WebRequest&, WebExchange&) {

@@ -9,6 +9,7 @@
 #include "server/access/quotas.h"
 #include "server/dialects/stored_responses.h"
 #include "server/observe/metrics.h"
+#include "server/request/movable_requests.h"
 #include "server/request/options.h"
 #include "server/routes/web_exchange.h"
 #include "server/wire/api_error.h"
@@ -25,6 +26,7 @@ struct ServerState {
   Metrics metrics;
   ByteBudget answers;  // bytes that the answers under way may come to hold
   StoredResponses stored;
+  MovableRequests movable;
 
   // Reserves memory for an answer that may come to hold so many bytes, before it begins; the exchange keeps it.
   // Returns the refusal where there is none; `field` is the one that it names.

@@ -80,6 +80,7 @@ struct SplitFamily {
 };
 // Null for unknown names.
 const SplitFamily* find_split_family(std::string_view name);
+std::span<const SplitFamily> split_families();  // of those that cut alike, the most used name is the first
 
 // A regular expression as tokenizer.json spells it -> the stages that cut the same, one after the other; none for
 // others.

@@ -143,6 +143,8 @@ const SplitFamily* find_split_family(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+std::span<const SplitFamily> split_families() { return families(); }
+
 std::span<const NextPiece> find_known_pattern(std::string_view pattern) {
   for (const KnownPattern& known : kPatterns) {
     if (known.text == pattern) return {known.stages, known.n_stages()};

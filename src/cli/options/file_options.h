@@ -1,0 +1,51 @@
+// Options of the commands that write model files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/options/options.h"
+
+namespace ibid::cli {
+
+struct ConvertOptions {
+  std::string in, out;
+  std::string type = "auto";    // or a name of format/quant_mix.h
+  int64_t split_max_bytes = 0;  // of tensors in a file; 0: one file
+  int threads = 0;              // 0: the cores that affinity and cgroup leave
+  bool dry_run = false;         // shows types and sizes, writes nothing
+  bool force = false;           // write over what is there
+};
+
+struct QuantizeOptions {
+  std::string in, out;
+  std::string type = "q4_k_m";            // a name of format/quant_mix.h
+  std::vector<std::string> tensor_types;  // REGEX=TYPE, as format/type_rules.h reads them
+  std::string output_type, embedding_type;
+  bool is_pure = false, leaves_output = false, requantises = false;
+  bool keep_split = false;
+  int64_t split_max_bytes = 0;
+  int64_t kv_heads = 0;  // 0: as many as there are
+  int threads = 0;
+  bool dry_run = false;
+  bool force = false;
+  std::string imatrix;  // a file of `ibid imatrix`; empty: none
+};
+
+struct ImatrixOptions {
+  ModelArgs model;
+  std::string file;  // text; "-": standard input
+  std::string out;
+  std::vector<std::string> in_files;  // whose sums are added
+  int64_t chunk_len = 512;
+  int64_t n_chunks = 0;  // the first so many; 0: all
+  bool with_output = false;
+  bool force = false;
+};
+
+int convert(const ConvertOptions& options);
+int quantize(const QuantizeOptions& options);
+int imatrix(const ImatrixOptions& options);
+
+}  // namespace ibid::cli
