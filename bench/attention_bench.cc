@@ -45,7 +45,7 @@ struct Cache {
     std::mt19937 random(1);
     for (int32_t b = 0; b < n_blocks; ++b) table.push_back(BlockId{b});
     std::shuffle(table.begin(), table.end(), random);
-    const int64_t size = traits(dtype).block_bytes;
+    const int64_t size = dtype == DType::kF32 ? 4 : 2;  // of codes two at a time, and scales
     for (int64_t i = 0; i < n_bytes / size; ++i) {
       const float value = static_cast<float>(random() % 1024) / 1024.0f - 0.5f;
       uint32_t bits;
@@ -127,6 +127,9 @@ int main(int argc, char** argv) {
       for (int32_t len : {1024, 4096}) run(s, shape, DType::kF16, 16, len - n, n, bandwidth, rate);
     }
     for (int32_t len : {512, 2048}) run(s, shape, DType::kF16, 16, 0, len, bandwidth, rate);
+    for (int32_t len : {1024, 4096, 16384}) run(s, shape, DType::kI8, 16, len - 1, 1, bandwidth, rate);
+    run(s, shape, DType::kI8, 16, 4096 - 4, 4, bandwidth, rate);
+    run(s, shape, DType::kI8, 16, 0, 2048, bandwidth, rate);
   }
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (int32_t block_len : {8, 32}) {

@@ -75,7 +75,7 @@ def model_path(name: str, ibid: str) -> Path:
     out = cache_dir() / "variants" / f"{stem}.{dtype}.gguf"
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)
-        output([ibid, "quantize", source, out, "--type", dtype])
+        output([ibid, "quantize", source, out, "--type", dtype, "--allow-requantize"])
     return out
 
 

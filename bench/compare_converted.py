@@ -33,9 +33,12 @@ KNOWN = {
     "gemma4": "its converter reads a tokenizer", "gemma4_moe": "its converter reads a tokenizer",
     "ministral3": "its converter reads a tokenizer",
     "gemma2": "GGUF has no scale of queries", "olmo3": "GGUF has no attention factor of yarn",
+    "granitehybrid_dense": "its converter leaves out RoPE beside state spaces",
     "nemotron": "its converter takes a head to be the width by the number of heads",
     "cohere2": "its converter needs a key that transformers does not write",
     "hunyuan_dense": "its converter refuses other factors than the published ones",
+    "mpt": "its converter knows the original's class alone",
+    "mistral4": "its converter knows it beside a vision tower alone",
 }
 
 
@@ -47,6 +50,20 @@ def numbers_as_vocabulary(model):
     model.gguf_writer.add_token_types([1] * n)
 
 
+def as_published(folder):
+    """The configuration with the words of published folders, for converters that do not know those that transformers writes."""
+    hparams = json.loads((folder / "config.json").read_text())
+    if hparams["model_type"] == "granitemoehybrid":
+        hparams["layer_types"] = [t.replace("linear_attention", "mamba").replace("full_", "") for t in hparams["layer_types"]]
+        return {"hparams": hparams}
+    if hparams["model_type"] == "nemotron_h" and "moe" not in hparams["layers_block_type"]:
+        letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-"}
+        hparams["hybrid_override_pattern"] = "".join(letters[t] for t in hparams.pop("layers_block_type"))
+        hparams["num_hidden_layers"] = len(hparams["hybrid_override_pattern"])
+        return {"hparams": {key: value for key, value in hparams.items() if "expert" not in key}}
+    return {}
+
+
 def convert(llama_cpp, folder, out):
     sys.path[1:1] = [str(llama_cpp), str(llama_cpp / "gguf-py")]
     import gguf
@@ -56,7 +73,7 @@ def convert(llama_cpp, folder, out):
     cls = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
     cls = type(cls.__name__, (cls,), {"set_vocab": numbers_as_vocabulary, "model_arch": cls.model_arch, "no_mtp": True})
     with torch.inference_mode():
-        cls(folder, gguf.LlamaFileType.ALL_F32, out).write()
+        cls(folder, gguf.LlamaFileType.ALL_F32, out, **as_published(folder)).write()
 
 
 def distance(program, gguf_file, golden, work):

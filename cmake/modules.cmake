@@ -43,7 +43,7 @@ endif()
 # How modules are compiled that do no arithmetic of a model, where a build is not for their speed: for the bits of those
 # that do, or for checks. Empty: as all.
 set(IBID_EDGES_OPT "" CACHE STRING "optimisation of the modules around the engine")
-set(IBID_EDGES base format host server cli)
+set(IBID_EDGES base format host server cli capi)
 if(NOT IBID_SANITIZE)  # under which hostile tests of these take minutes each without optimisation
   list(APPEND IBID_EDGES text text_jinja sample_grammar)
 endif()
@@ -52,7 +52,7 @@ if(IBID_EDGES_OPT)
 endif()
 # What works on objects and lays none over bytes: under sanitizers addresses are checked there by one of the two, which
 # is two fifths less to compile and half to link.
-set(IBID_HANDLES_OBJECTS host server cli engine spec)
+set(IBID_HANDLES_OBJECTS host server cli capi engine spec)
 
 set(IBID_INNER_MODULES text/jinja sample/grammar)
 
@@ -83,6 +83,11 @@ function(ibid_module folder)
   endif()
   if(sources AND NOT name STREQUAL "kernels")  # whose files have flags of their own
     ibid_unite(ibid_${name})
+  endif()
+  # Kernels refer to nothing but each other, and go into the library as they are.
+  if(IBID_LIBRARY AND sources AND NOT name STREQUAL "kernels")
+    set_target_properties(ibid_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+      VISIBILITY_INLINES_HIDDEN ON)
   endif()
   foreach(dep ${M_DEPENDS})
     target_link_libraries(ibid_${name} ${scope} ibid_${dep})

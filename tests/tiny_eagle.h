@@ -13,7 +13,9 @@
 #include "format/model_file.h"
 #include "kernels/batch_arrays.h"
 #include "model/config.h"
+#include "model/testing/tiny_model.h"
 #include "spec/heads/eagle_head.h"
+#include "spec/heads/mtp_layer.h"
 
 namespace ibid::testing {
 
@@ -92,38 +94,34 @@ inline std::shared_ptr<const ModelFile> tiny_eagle_file(const TinyEagle& o) {
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 
-// A random MTP layer of such a model, under the names of EagleHead.
+// A random MTP layer of such a model, as mtp_layer_of() presents one of a GGUF.
 inline std::shared_ptr<const ModelFile> tiny_mtp_file(const ModelConfig& c, bool hidden_first, uint64_t seed = 1) {
+  static const ModelFile nothing{ModelFile::Parts()};
+  const auto layer = tiny_file_of(mtp_block_config(c, nothing).value(), {.seed = seed});
   ModelFile::Parts parts;
+  parts.container = Container::kGguf;
   parts.path = "tiny mtp";
+  parts.metadata = layer->metadata();
+  parts.metadata[std::string(kMtpHiddenFirst)] = hidden_first;
+  const auto copied = [&parts](const TensorInfo& t) -> TensorInfo& {
+    parts.copies.push_back(std::make_unique<std::byte[]>(t.bytes()));
+    TensorInfo& to = parts.tensors.emplace_back(t);
+    to.view.data = parts.copies.back().get();
+    if (t.view.data != nullptr) std::memcpy(to.view.data, t.view.data, t.bytes());
+    return to;
+  };
+  for (const TensorInfo& t : layer->tensors()) {
+    if (is_of_mtp_block(t.name)) copied(t);
+  }
   std::mt19937_64 random(seed);
   const auto add = [&](const std::string& name, std::initializer_list<int64_t> dims) {
-    TensorView view(nullptr, DType::kF32, dims);
-    parts.copies.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(view.n_rows() * view.row_stride_bytes)));
-    view.data = parts.copies.back().get();
+    const TensorView view = copied({name, TensorView(nullptr, DType::kF32, dims)}).view;
     for (int64_t i = 0; i < view.n_elements(); ++i)
       view.row_as<float>(0)[i] =
           static_cast<float>(random() >> 40) / float{1 << 24} - (dims.size() == 1 ? -0.5F : 0.5F);
-    parts.tensors.push_back({name, view});
   };
-  const std::string layer = "layers.0.";
-  const LayerConfig& l = c.layers.back();
   add("fc.weight", {c.width, 2 * c.width});
-  for (const char* name :
-       {"embed_norm", "norm", "layers.0.hidden_norm", "layers.0.input_layernorm", "layers.0.post_attention_layernorm"})
-    add(std::string(name) + ".weight", {c.width});
-  for (const auto& [name, n] : {std::pair("q", l.q_len()), std::pair("k", l.k_len()), std::pair("v", l.v_len())}) {
-    add(layer + "self_attn." + name + "_proj.weight", {n, c.width});
-    if (c.qkv_bias) add(layer + "self_attn." + name + "_proj.bias", {n});
-    if (c.qk_norm && *name != 'v') add(layer + "self_attn." + name + "_norm.weight", {l.key_len});
-  }
-  add(layer + "self_attn.o_proj.weight", {c.width, l.attention_len()});
-  const int64_t F = l.n_experts > 0 ? l.expert_len : l.ffn_len;  // it has no experts
-  add(layer + "mlp.gate_proj.weight", {F, c.width});
-  add(layer + "mlp.up_proj.weight", {F, c.width});
-  add(layer + "mlp.down_proj.weight", {c.width, F});
-  parts.metadata["general.architecture"] = std::string("mtp");
-  parts.metadata["mtp.hidden_first"] = hidden_first;
+  for (const char* name : {"embed_norm", "norm", "hidden_norm"}) add(std::string(name) + ".weight", {c.width});
   return std::make_shared<const ModelFile>(std::move(parts));
 }
 

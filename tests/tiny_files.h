@@ -39,33 +39,25 @@ inline std::string tiny_eagle_path(const TempFolder& folder, const Model& target
 }
 
 // As llama.cpp's files have one, after the model's last layer.
-inline std::string tiny_with_mtp(const TempFolder& folder) {
-  const auto model = tiny_model_file({.vocab_size = 260, .context_len = 128, .tokenizer = true});
+inline std::string tiny_with_mtp(const TempFolder& folder, std::string_view architecture = "llama") {
+  const auto model =
+      tiny_model_file({.architecture = architecture, .vocab_size = 260, .context_len = 128, .tokenizer = true});
   const ModelConfig config = read_config(*model).value();
   const auto layer = tiny_mtp_file(config, false);
   const std::string following = "blk." + std::to_string(config.n_layers) + ".";
-  const std::map<std::string, std::string> names = {{"fc", "nextn.eh_proj"},
-                                                    {"embed_norm", "nextn.enorm"},
-                                                    {"norm", "nextn.shared_head_norm"},
-                                                    {"layers.0.hidden_norm", "nextn.hnorm"},
-                                                    {"layers.0.input_layernorm", "attn_norm"},
-                                                    {"layers.0.post_attention_layernorm", "ffn_norm"},
-                                                    {"layers.0.self_attn.q_proj", "attn_q"},
-                                                    {"layers.0.self_attn.k_proj", "attn_k"},
-                                                    {"layers.0.self_attn.v_proj", "attn_v"},
-                                                    {"layers.0.self_attn.o_proj", "attn_output"},
-                                                    {"layers.0.mlp.gate_proj", "ffn_gate"},
-                                                    {"layers.0.mlp.up_proj", "ffn_up"},
-                                                    {"layers.0.mlp.down_proj", "ffn_down"}};
+  const std::map<std::string, std::string> names = {{"fc.weight", "nextn.eh_proj.weight"},
+                                                    {"embed_norm.weight", "nextn.enorm.weight"},
+                                                    {"norm.weight", "nextn.shared_head_norm.weight"},
+                                                    {"hidden_norm.weight", "nextn.hnorm.weight"}};
   GgufWriter writer;
   for (const auto& [key, value] : model->metadata()) {
-    if (key != "llama.block_count") writer.set(key, value);
+    if (!key.ends_with(".block_count")) writer.set(key, value);
   }
-  writer.set("llama.block_count", config.n_layers + 1);
-  writer.set("llama.nextn_predict_layers", int64_t{1});
+  writer.set(config.architecture + ".block_count", config.n_layers + 1);
+  writer.set(config.architecture + ".nextn_predict_layers", int64_t{1});
   for (const TensorInfo& t : model->tensors()) writer.add_tensor(t.name, t.view);
   for (const TensorInfo& t : layer->tensors())
-    writer.add_tensor(following + names.at(t.name.substr(0, t.name.rfind('.'))) + ".weight", t.view);
+    writer.add_tensor(following + (is_of_mtp_block(t.name) ? t.name.substr(6) : names.at(t.name)), t.view);
   const std::string path = folder.path("with_mtp.gguf");
   EXPECT_TRUE(writer.write(path).ok());
   return path;

@@ -69,6 +69,15 @@ def test_help_has_two_levels_and_one_line_a_flag():
     assert "unknown value 'draft'; expected auto, off, ngram, " in ibid("serve", "--spec", "draft", code=2)
 
 
+def test_pages_for_newcomers_name_flags_that_exist():
+    page = (pathlib.Path(__file__).parents[2] / "docs/users/coming_from.md").read_text(encoding="utf-8")
+    ours = " ".join(line.rstrip("| ").rsplit(" | ", 1)[-1] for line in page.split("\n") if line.startswith("| "))
+    flags, commands = set(re.findall(r"`(--[a-z-]+)", ours)), set(re.findall(r"`ibid ([a-z]+)", ours))
+    known = {flag for line in ibid("serve", "--help-all").split("\n") if line.startswith("  -") for flag in line.split()[0].split(",")}
+    assert len(flags) > 40 and flags <= known, flags - known
+    assert len(commands) > 8 and all(re.search(rf"^  (\w+, )*{name}\b", ibid("--help"), re.M) for name in commands), commands
+
+
 def test_models_and_prompts_are_taken_as_others_take_them():
     with tempfile.TemporaryDirectory() as folder:
         made = tiny_model.make(f"{folder}/tiny")
@@ -141,7 +150,7 @@ def test_bench_takes_llama_benchs_flags():
         assert shown.count("| pp4 @ d4 |") == 2 and shown.count("| pp8 @ d4 |") == 2 and "n_ubatch" in shown, shown
         assert bench(f"{made},{made}", "-r", 1, "-p", 4, "-n", 0).count("pp4") == 2
         for flags, sentence in ((("-ngl", 99), '--n-gpu-layers: "99" is not supported: models run on the CPU; expected 0; '),
-                                (("-ctk", "q8_0"), 'unknown value "q8_0"; expected f32, f16 or bf16'),
+                                (("-ctk", "q8_0"), 'unknown value "q8_0"; expected f32, f16, bf16 or i8'),
                                 (("-ctk", "f16", "-ctv", "bf16"), "keys and values have one type here"),
                                 (("-fa", 0), "--flash-attn: "), (("-mmp", 0), "--mmap: "),
                                 (("-sm", "layer"), "--split-mode"), (("-rpc", "host:1"), "--rpc"), (("-ot", "x=CPU"), "--override-tensor"),
@@ -211,7 +220,7 @@ def test_every_message_of_a_server_has_a_time_and_reaches_its_log():
 
 if __name__ == "__main__":
     main(test_a_wrong_command_or_flag_suggests_the_right_one, test_every_error_ends_with_one_full_stop, test_help_is_help,
-         test_help_has_two_levels_and_one_line_a_flag,
+         test_help_has_two_levels_and_one_line_a_flag, test_pages_for_newcomers_name_flags_that_exist,
          test_models_and_prompts_are_taken_as_others_take_them, test_texts_and_messages_come_as_arguments_files_or_input,
          test_bench_takes_llama_benchs_flags, test_perplexity_scores_the_whole_text_and_compares,
          test_every_message_of_a_server_has_a_time_and_reaches_its_log)

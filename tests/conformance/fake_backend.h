@@ -241,6 +241,11 @@ class FakeBackend final : public Backend {
       sequence.ends_itself = true;
     }
     if (request->stops) sequence.matcher.emplace(request->stops, request->markup);
+    // An answer that is resumed goes on after its first tokens.
+    sequence.n_done = request->resume.tokens.size();
+    std::string sent;
+    for (size_t i = 0; i < sequence.n_done && sequence.matcher; ++i)
+      sequence.matcher->push(sequence.answer.substr(i, 1), sent);
     sequence.timing.arrived = steady_clock().now();
     return sequence;
   }

@@ -1,4 +1,5 @@
 """A server's life and what ends it: exit codes, signals, draining, and what may run out. life_test.py BUILD_DIR."""
+import contextlib
 import json
 import os
 import pathlib
@@ -269,8 +270,40 @@ def test_a_log_that_cannot_grow_loses_lines_and_nothing_else():
     return f"{lost} lines lost"
 
 
+def test_health_is_asked_from_the_command_line():
+    def health(url, code, sentence):
+        done = subprocess.run([IBID, "health", url, "--timeout", "30"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == code and re.search(sentence, done.stdout if code == 0 else done.stderr), (url, done)
+        assert (done.stdout + done.stderr).count("\n") == 1, done
+
+    with fake() as server:
+        for url in (server.url, server.url + "/"):
+            health(url, 0, r"^ready$")
+        health(server.url + "/none", 1, r"^error: .*/none/health answers 404: .*\.$")
+    health(server.url, 1, r"^error: ")  # it has ended
+    with Server([FAKE, 0, 1, 600_000], ready=False) as loading:
+        health(loading.url, 1, r"^error: .* answers 503: loading\.$")
+    # What no server of ours says: another protocol, a text without an end, control characters.
+    head = b"HTTP/1.1 503 Busy\r\nContent-Length: "
+    for said, sentence in ((b"SSH-2.0-x\r\n", r"^error: "), (head + b"100000\r\n\r\n" + b"x" * 100_000, "more than 4096 bytes"),
+                           (head + b"9\r\n\r\n\x1b[31m\xff\n\n\n", r"answers 503: \\x1B\[31m\\xFF(\\n)*\.$")):
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            asked = subprocess.Popen([IBID, "health", f"http://127.0.0.1:{listening.getsockname()[1]}"], stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, text=True)
+            with listening.accept()[0] as client:
+                client.recv(65536)
+                with contextlib.suppress(ConnectionError):
+                    client.sendall(said)
+            _, told = asked.communicate(timeout=60)
+            assert asked.returncode == 1 and re.search(sentence, told) and told.count("\n") == 1, (said[:50], told)
+    for words in (("not a url",), ("ftp://127.0.0.1/",), ("--timeout", "0")):
+        assert subprocess.run([IBID, "health", *words], capture_output=True, timeout=60).returncode in (1, 2), words
+
+
 if __name__ == "__main__":
-    main(test_what_cannot_be_served_is_one_sentence_and_a_code, test_an_empty_value_is_no_flag_that_was_left_out,
+    main(test_health_is_asked_from_the_command_line, test_what_cannot_be_served_is_one_sentence_and_a_code, test_an_empty_value_is_no_flag_that_was_left_out,
          test_a_load_that_fails_at_once_ends_no_server_by_a_signal, test_signals_drain_and_end,
          test_a_hang_up_begins_a_new_log_file_and_ends_nothing,
          test_exhausted_descriptors_stop_no_open_connection,

@@ -45,8 +45,12 @@ def agree(body):
         body.pop("stream_options", None)
     if body.get("tool_choice") not in ("auto", "none"):  # it names a tool, or wants one to choose from
         body.pop("tool_choice", None)
+    body.pop("resume", None)  # its ids are of the answer that the rest of the body gives
     if body.get("continue_final_message"):
         body.pop("add_generation_prompt", None)
+        last = (body.get("messages") or [{}])[-1]
+        if not isinstance(last, dict) or last.get("role") != "assistant" or last.get("tool_calls"):
+            body.pop("continue_final_message")
     if body.get("top_logprobs"):
         body["logprobs"] = True
     if not body.get("logprobs"):

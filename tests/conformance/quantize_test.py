@@ -43,7 +43,7 @@ def test_it_makes_what_the_python_package_makes():
     with tempfile.TemporaryDirectory() as folder:
         for dtype in ("q4_0", "q8_0", "mxfp4", "bf16"):
             out = f"{folder}/{dtype}.gguf"
-            quantize(model(), out, "--type", dtype)
+            quantize(model(), out, "--type", dtype, "--allow-requantize")
             done = subprocess.run([python, "-c", COMPARE, path, out], capture_output=True, text=True, timeout=600)
             assert done.returncode == 0 and int(done.stdout) > 200, done
             pathlib.Path(out).unlink()
@@ -58,10 +58,16 @@ def nll(path):
 def test_a_mixture_predicts_nearly_as_well():
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/q4_k_m.gguf"
-        assert "Q6_K" in quantize(model(), out)
+        assert "Q6_K" in quantize(model(), out, "--allow-requantize")
         before, after = nll(model()), nll(out)
         assert before - 0.15 < after < before + 0.15, (before, after)
         return f"nll {before:.3f}, {after:.3f}"
+
+
+def test_a_dry_run_shows_each_tensor_and_writes_nothing():
+    told = quantize(model(), "--type", "q8_0", "--allow-requantize", "--dry-run", "--tensor-type", r"blk\.0\.attn_v=f16")
+    assert re.search(r"^blk\.0\.attn_v\.weight .* -> F16 ", told, re.M) and re.search(r"^blk\.1\.attn_v\.weight .* -> Q8_0 ", told, re.M), told
+    assert "not written: " in told, told
 
 
 def test_it_refuses_by_name_and_writes_nothing():
@@ -71,10 +77,14 @@ def test_it_refuses_by_name_and_writes_nothing():
         for said, code, arguments in (
                 ("there already; --force", 1, (model(), there)),
                 ("is a folder", 1, (model(), folder)),
-                ("--imatrix is not supported", 2, (model(), new, "--imatrix", "any")),
+                ("cannot open any", 1, (model(), new, "--imatrix", "any")),
+                ("no GGUF file", 1, (model(), new, "--imatrix", there)),
                 ("unknown value 'q9'", 2, (model(), new, "--type", "q9")),
+                ("--allow-requantize", 1, (model(), new)),
+                ("expected REGEX=TYPE", 2, (model(), new, "--tensor-type", "attn_v")),
+                ("no file to write", 1, (model(),)),
                 ("cannot be averaged into 2", 1, (model(), new, "--kv-heads", "2")),
-                ("cannot write", 1, (model(), pathlib.Path(folder, "not/here"))),
+                ("cannot write", 1, (model(), pathlib.Path(folder, "not/here"), "--allow-requantize")),
                 ("no GGUF file", 1, (there, new))):
             told = quantize(*arguments, code=code)
             assert said in told and told.startswith("error: "), told
@@ -83,4 +93,5 @@ def test_it_refuses_by_name_and_writes_nothing():
 
 if __name__ == "__main__":
     main(test_it_makes_what_the_python_package_makes, test_a_mixture_predicts_nearly_as_well,
+         test_a_dry_run_shows_each_tensor_and_writes_nothing,
          test_it_refuses_by_name_and_writes_nothing)

@@ -7,7 +7,7 @@ import tempfile
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 COPIED = ("docs", "src", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CMakeLists.txt")
-LINKED = ("tests", "bench", "cmake", "scripts", "packaging", ".ci")
+LINKED = ("include", "tests", "bench", "cmake", "scripts", "packaging", ".ci")
 
 # Check, page, what stands there, what is planted instead, what must be reported. All are planted at once.
 NEXT = "# What is next"

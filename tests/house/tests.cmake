@@ -36,6 +36,9 @@ if(NOT IBID_SANITIZE)
   add_test(NAME fresh_machine COMMAND ${if_changed} fresh_machine ${CMAKE_SOURCE_DIR}/tests/house/fresh_machine.sh
     ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/fresh_machine)
   set_tests_properties(fresh_machine PROPERTIES LABELS slow TIMEOUT 2400 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
+  add_test(NAME packages_life COMMAND ${CMAKE_SOURCE_DIR}/tests/house/packages.sh ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}
+    ${CMAKE_BINARY_DIR}/packages_life)
+  set_tests_properties(packages_life PROPERTIES LABELS by_hand TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE)
   add_test(NAME arm64 COMMAND ${if_changed} arm64 ${CMAKE_SOURCE_DIR}/tests/house/arm64.sh ${CMAKE_SOURCE_DIR}
     ${CMAKE_BINARY_DIR}/arm64)
   set_tests_properties(arm64 PROPERTIES LABELS slow TIMEOUT 3600 SKIP_RETURN_CODE 77 COST 2500)

@@ -25,7 +25,9 @@ list(FILTER planted_grammar_sources INCLUDE REGEX "^src/sample/grammar/.*\\.cc$"
 # And so the kernels.
 set(planted_kernel_sources ${planted_files})
 list(FILTER planted_kernel_sources INCLUDE REGEX "^src/kernels/.*\\.cc$")
-foreach(part engine model grammar kernel)
+set(planted_format_sources ${planted_files})
+list(FILTER planted_format_sources INCLUDE REGEX "^src/format/.*\\.cc$")
+foreach(part engine model grammar kernel format)
   set(sources)
   foreach(source ${planted_${part}_sources})
     if(source IN_LIST planted_files)
@@ -41,7 +43,7 @@ foreach(part engine model grammar kernel)
   add_dependencies(planted_${part} planted_copies)
   target_include_directories(planted_${part} BEFORE PRIVATE ${planted_dir}/src ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(planted_${part} PUBLIC ibid_flags)
-  if(IBID_UNITY AND NOT part MATCHES "grammar|kernel")
+  if(IBID_UNITY AND NOT part MATCHES "grammar|kernel|format")
     set_target_properties(planted_${part} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   endif()
 endforeach()
@@ -51,12 +53,13 @@ file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/schedule/s
   src/engine/reasoning_test.cc src/engine/step/speculation_test.cc src/engine/verification_test.cc src/engine/draft_model_test.cc src/engine/speculative_speed_test.cc
   src/engine/window_proposer_test.cc
   src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
-  src/model/config_test.cc src/model/naive_reference_test.cc src/model/turned_experts_test.cc src/model/latent_attention_test.cc src/model/bad_ggufs_test.cc tests/parity/experts_test.cc tests/parity/recurrent_test.cc
+  src/engine/adapters_test.cc src/model/adapters_test.cc src/model/linear_layer_test.cc
+  src/model/config_test.cc src/model/naive_reference_test.cc src/model/turned_experts_test.cc src/model/out_scale_test.cc src/model/quantised_folder_test.cc src/model/latent_attention_test.cc src/model/bad_ggufs_test.cc tests/golden/convert_test.cc tests/parity/attention_codes_test.cc tests/parity/experts_test.cc tests/parity/recurrent_test.cc
   src/engine/record/*_test.cc src/spec/*/*_test.cc tests/property/engine_property_test.cc)
 # The tests of grammars do not know of faults, and are not compiled again.
 set(grammar_tests "$<FILTER:$<TARGET_OBJECTS:sample_test>,INCLUDE,sample/grammar/(grammars|languages|lazy|masks|schema|states)_test>")
 add_executable(planted_suite ${CMAKE_CURRENT_LIST_DIR}/planted_faults.cc ${unit_tests} "${grammar_tests}")
-target_link_libraries(planted_suite PRIVATE planted_engine planted_model planted_grammar planted_kernel sim_objects ibid_model ibid_sample_grammar ibid_sample ibid_text
+target_link_libraries(planted_suite PRIVATE planted_engine planted_model planted_grammar planted_kernel planted_format sim_objects ibid_model ibid_sample_grammar ibid_sample ibid_text
   ibid_source_paths
   GTest::gtest_main ${RAPIDCHECK})
 target_include_directories(planted_suite PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests)

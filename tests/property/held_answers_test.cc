@@ -268,7 +268,8 @@ INSTANTIATE_TEST_SUITE_P(Architectures, HeldAnswers, ::testing::Values("llama", 
 // Others of testing::tiny_architectures(), each kind of layer among them.
 INSTANTIATE_TEST_SUITE_P(SlowArchitectures, HeldAnswers,
                          ::testing::Values("mistral", "qwen2", "qwen3", "smollm3", "phi3", "qwen3moe", "qwen2moe",
-                                           "glm4moe", "lfm2", "qwen35", "qwen3next", "gemma4", "gpt_oss", "deepseek2"),
+                                           "glm4moe", "lfm2", "qwen35", "qwen3next", "gemma4", "gpt_oss", "deepseek2",
+                                           "nemotron_h_moe", "falcon_h1"),
                          kNamed);
 
 }  // namespace

@@ -32,17 +32,21 @@ std::vector<Request> forty_requests(uint64_t seed) {
 TEST_P(PinnedAnswers, ToFortyRequestsUnderEightSchedules) {
   // One family of weights for each: quantised, of floats, of superblocks, of a table of codes.
   const std::map<std::string_view, std::pair<DType, DType>> dtypes = {
-      {"llama", {DType::kQ4_0, DType::kF16}},     {"mistral", {DType::kQ8_0, DType::kBF16}},
-      {"qwen2", {DType::kBF16, DType::kF16}},     {"qwen3", {DType::kQ4_K, DType::kF32}},
-      {"smollm3", {DType::kF16, DType::kF16}},    {"phi3", {DType::kMXFP4, DType::kBF16}},
-      {"gemma3", {DType::kQ4_1, DType::kF16}},    {"qwen3moe", {DType::kQ4_K, DType::kF16}},
-      {"qwen2moe", {DType::kBF16, DType::kF32}},  {"glm4moe", {DType::kQ8_0, DType::kBF16}},
-      {"lfm2", {DType::kQ8_0, DType::kF16}},      {"qwen35", {DType::kQ4_0, DType::kF16}},
-      {"qwen3next", {DType::kBF16, DType::kF32}}, {"ministral3", {DType::kQ8_0, DType::kF32}},
-      {"olmo3", {DType::kF16, DType::kBF16}},     {"gemma4", {DType::kQ4_K, DType::kF16}},
-      {"glm4", {DType::kQ4_0, DType::kBF16}},     {"cohere2", {DType::kBF16, DType::kF16}},
-      {"nemotron", {DType::kQ5_K, DType::kF16}},  {"gpt2", {DType::kQ8_0, DType::kBF16}},
-      {"gpt_oss", {DType::kMXFP4, DType::kF16}},  {"deepseek2", {DType::kQ8_0, DType::kF16}},
+      {"llama", {DType::kQ4_0, DType::kF16}},          {"mistral", {DType::kQ8_0, DType::kBF16}},
+      {"qwen2", {DType::kBF16, DType::kF16}},          {"qwen3", {DType::kQ4_K, DType::kF32}},
+      {"smollm3", {DType::kF16, DType::kF16}},         {"phi3", {DType::kMXFP4, DType::kBF16}},
+      {"gemma3", {DType::kQ4_1, DType::kF16}},         {"qwen3moe", {DType::kQ4_K, DType::kF16}},
+      {"qwen2moe", {DType::kBF16, DType::kF32}},       {"glm4moe", {DType::kQ8_0, DType::kBF16}},
+      {"lfm2", {DType::kQ8_0, DType::kF16}},           {"qwen35", {DType::kQ4_0, DType::kF16}},
+      {"qwen3next", {DType::kBF16, DType::kF32}},      {"ministral3", {DType::kQ8_0, DType::kF32}},
+      {"olmo3", {DType::kF16, DType::kBF16}},          {"gemma4", {DType::kQ4_K, DType::kF16}},
+      {"glm4", {DType::kQ4_0, DType::kBF16}},          {"cohere2", {DType::kBF16, DType::kF16}},
+      {"nemotron", {DType::kQ5_K, DType::kF16}},       {"gpt2", {DType::kQ8_0, DType::kBF16}},
+      {"bloom", {DType::kQ5_0, DType::kF16}},          {"mpt", {DType::kIQ4_NL, DType::kF32}},
+      {"gpt_oss", {DType::kMXFP4, DType::kF16}},       {"deepseek2", {DType::kQ8_0, DType::kF16}},
+      {"granitehybrid", {DType::kQ8_0, DType::kF16}},  {"nemotron_h", {DType::kQ4_0, DType::kBF16}},
+      {"nemotron_h_moe", {DType::kQ4_K, DType::kF16}}, {"falcon_h1", {DType::kBF16, DType::kF32}},
+      {"muse_glimmer", {DType::kQ4_1, DType::kBF16}},
   };
   const auto architectures = testing::tiny_architectures();
   const auto index = static_cast<uint64_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());

@@ -306,11 +306,9 @@ class ScheduleRun {
     const auto is_eagle = [&kind] {
       return kind == DraftKind::kEagle || kind == DraftKind::kEagle3 || kind == DraftKind::kMtp;
     };
-    // An MTP layer is of llama's shape, and as the model's last layer.
-    const ModelConfig& config = model_.config();
-    const bool is_plain = !config.fused_qkv && !config.sinks && config.first_with(Mixer::kLatent) == nullptr;
-    const bool has_mtp = config.shape == Shape::kLlama && is_plain && core_->facts().state_bytes == 0;
-    if (kind == DraftKind::kMtp && !has_mtp) kind = DraftKind::kEagle;
+    // An MTP layer is of llama's shape, and as the model's last layer that attends.
+    static const ModelFile nothing{ModelFile::Parts()};
+    if (kind == DraftKind::kMtp && !mtp_block_config(model_.config(), nothing).ok()) kind = DraftKind::kEagle;
     // A view spares nothing where no layer reads far back.
     if (kind == DraftKind::kWindow && core_->facts().window > 0) kind = DraftKind::kRandom;
     // What recurrent layers make of a sequence cannot be drafted from a part of its tokens, nor by a model that has
@@ -403,6 +401,11 @@ class ScheduleRun {
       auto engine = with_model ? Engine::create(std::make_unique<ModelPass>(model_, stream_, ends, "digest"),
                                                 tokenizer_, stream_, replay->options(), replay->clock())
                                : replay->engine_without_model(stream_);
+      replay->use_adapters([this](const std::string& digest) {
+        const auto has = [&](const Request& r) { return r.adapter && r.adapter->adapter->digest() == digest; };
+        const auto found = std::ranges::find_if(requests_, has);
+        return found != requests_.end() ? found->adapter : nullptr;
+      });
       const Result<ReplayResult> ran = replay->run(**engine, with_model ? tokenizer_ : nullptr);
       ++n_replays_;
       const std::string difference = ran ? ran->difference : ran.error().message;

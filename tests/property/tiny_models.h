@@ -27,7 +27,7 @@ inline constexpr DType kKvDtypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 // Of tiny_architectures() a model of each kind of layer, which slow tests and emulated machines run; or the others,
 // which run by hand or on this machine alone.
 inline std::vector<std::string_view> each_kind() {
-  return {"llama", "gemma3", "qwen3moe", "lfm2", "qwen35", "gemma4", "gpt_oss", "deepseek2"};
+  return {"llama", "gemma3", "qwen3moe", "lfm2", "qwen35", "gemma4", "gpt_oss", "deepseek2", "nemotron_h_moe", "bloom"};
 }
 inline std::vector<std::string_view> all_but_each_kind() {
   std::vector<std::string_view> out;
