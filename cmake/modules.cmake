@@ -44,7 +44,9 @@ endif()
 # that do, or for checks. Empty: as all.
 set(IBID_EDGES_OPT "" CACHE STRING "optimisation of the modules around the engine")
 set(IBID_EDGES base format host server cli capi)
-if(NOT IBID_SANITIZE)  # under which hostile tests of these take minutes each without optimisation
+if(IBID_SANITIZE)  # whose builds answer from tiny models alone
+  list(APPEND IBID_EDGES model worker spec engine)
+else()  # under sanitizers hostile tests of these take minutes each without optimisation
   list(APPEND IBID_EDGES text text_jinja sample_grammar)
 endif()
 if(IBID_EDGES_OPT)
@@ -84,8 +86,9 @@ function(ibid_module folder)
   if(sources AND NOT name STREQUAL "kernels")  # whose files have flags of their own
     ibid_unite(ibid_${name})
   endif()
-  # Kernels refer to nothing but each other, and go into the library as they are.
-  if(IBID_LIBRARY AND sources AND NOT name STREQUAL "kernels")
+  # One build for the program and for libibid.so: of hidden symbols such code is what a program's is. Kernels refer to
+  # nothing but each other, and go into the library as they are.
+  if(sources AND NOT name STREQUAL "kernels")
     set_target_properties(ibid_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
       VISIBILITY_INLINES_HIDDEN ON)
   endif()

@@ -96,6 +96,15 @@ class Binary:
         run("strip", "--strip-unneeded", "-o", to, self.path)
         to.chmod(0o755)
 
+    def stripped_library(self, to):
+        """Writes libibid.so without symbols other than its own functions to the path `to`."""
+        made = self.build / "libibid.so.1"
+        if not made.is_file():
+            fail(f"There is no {made}. Build it: ninja -C build libibid.")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        run("strip", "--strip-unneeded", "-o", to, made)
+        to.chmod(0o644)
+
     def libraries(self):
         """Name -> path of every shared library that the loader maps, the loader itself included."""
         out = {}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes ibid_VERSION-REVISION_ARCHITECTURE.deb from build/ibid, for the Debian release that the binary was built on.
 
-Binary, unit, man pages, completions for bash, zsh and fish, bill of materials and licences. Needs dpkg-dev. The same
+Binary, library and header for C, unit, man pages, completions for bash, zsh and fish, bill of materials and licences. Needs
+dpkg-dev. The same
 binary, sources and date give the same bytes.
 """
 import re
@@ -15,6 +16,12 @@ import sbom
 
 HERE = common.ROOT / "packaging"
 MAINTAINER = "ibid authors <ibid@ibid.invalid>"
+PKG_CONFIG = """Name: ibid
+Description: an inference engine for large language models
+Version: {version}
+Cflags: -I/usr/include
+Libs: -L/{folder} -libid
+"""
 
 
 def unit():
@@ -49,13 +56,14 @@ def dependencies(tree, architecture):
     common.need("dpkg-shlibdeps")
     with common.Tree() as source:
         source.write("debian/control", f"Source: ibid\n\nPackage: ibid\nArchitecture: {architecture}\n")
-        found = common.run("dpkg-shlibdeps", "-O", tree.root / "usr/bin/ibid", cwd=source.root)
+        found = common.run("dpkg-shlibdeps", "-O", tree.root / "usr/bin/ibid", *tree.root.glob("usr/lib/*/libibid.so.1"),
+                           cwd=source.root)
     depends = re.search(r"^shlibs:Depends=(.*)$", found, re.M)
     return depends[1] if depends else common.fail("dpkg-shlibdeps finds no dependencies.")
 
 
 def control(tree, version, architecture):
-    size = sum((path.stat().st_size + 1023) // 1024 for path in tree.root.rglob("*") if path.is_file())
+    size = sum((path.stat().st_size + 1023) // 1024 for path in tree.root.rglob("*") if path.is_file() and not path.is_symlink())
     described = textwrap.fill(common.DESCRIPTION, 78, initial_indent=" ", subsequent_indent=" ")
     return f"""Package: ibid
 Version: {version}
@@ -79,6 +87,11 @@ def changelog(version, date):
 
 def fill(tree, binary, version, date):
     binary.stripped(tree.path("usr/bin/ibid"))
+    folder = f"usr/lib/{binary.kernel}-linux-gnu"
+    binary.stripped_library(tree.path(f"{folder}/libibid.so.1"))
+    tree.path(f"{folder}/libibid.so").symlink_to("libibid.so.1")
+    tree.copy(common.ROOT / "include/ibid.h", "usr/include/ibid.h")
+    tree.write(f"{folder}/pkgconfig/ibid.pc", PKG_CONFIG.format(version=common.version(), folder=folder))
     packages = sbom.collect(binary)
     doc = "usr/share/doc/ibid"
     sbom.write(binary, packages, tree, doc, (tree.root / "usr/bin/ibid").read_bytes(),
@@ -87,7 +100,9 @@ def fill(tree, binary, version, date):
     tree.write(f"{doc}/changelog.gz", common.gzipped((common.ROOT / "CHANGELOG.md").read_bytes()))
     tree.write(f"{doc}/changelog.Debian.gz", common.gzipped(changelog(version, date)))
     # libtinfo is static like all but the C library and OpenSSL; the bill of materials has its version.
-    tree.write("usr/share/lintian/overrides/ibid", "ibid: embedded-library ncurses [usr/bin/ibid]\n")
+    tree.write("usr/share/lintian/overrides/ibid", "ibid: embedded-library ncurses [usr/bin/ibid]\n"
+               "ibid: package-name-doesnt-match-sonames libibid1\nibid: lacks-unversioned-link-to-shared-library *\n"
+               f"ibid: link-to-shared-library-in-wrong-package {folder}/libibid.so.1 [{folder}/libibid.so]\n")
     tree.write("lib/systemd/system/ibid.service", unit())
     tree.copy(HERE / "debian/default", "etc/default/ibid")
     help_pages.write(binary.path, tree, man="usr/share/man/man1", bash="usr/share/bash-completion/completions/ibid",
@@ -106,8 +121,9 @@ def main():
         fill(tree, binary, version, date)
         text = control(tree, version, binary.debian)
         sums = "".join(f"{common.digest(path, 'md5')}  {path.relative_to(tree.root)}\n"
-                       for path in sorted(tree.root.rglob("*")) if path.is_file())
+                       for path in sorted(tree.root.rglob("*")) if path.is_file() and not path.is_symlink())
         tree.write("DEBIAN/control", text)
+        tree.write("DEBIAN/triggers", "activate-noawait ldconfig\n")
         tree.write("DEBIAN/conffiles", "/etc/default/ibid\n")
         tree.write("DEBIAN/md5sums", sums)
         for script in ("postinst", "prerm", "postrm"):

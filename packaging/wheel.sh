@@ -9,10 +9,8 @@ IBID_VERSION=$(sed -n 's/^project(ibid VERSION \([0-9.]*\).*/\1/p' CMakeLists.tx
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
 export IBID_VERSION SOURCE_DATE_EPOCH
 
-# A tree of its own: the modules of a library are position-independent code.
-build=$build/library
 step "building the library"
-[ -f "$build/build.ninja" ] || configure -DIBID_LIBRARY=ON
+[ -f "$build/build.ninja" ] || configure
 build_targets ibid libibid
 
 step "packing ibid $IBID_VERSION"

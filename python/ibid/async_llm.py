@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from ._requests import Messages, Prompt, Tokenizer, chat_body, choice_output, completion_body, engine_options, prompt_text
@@ -49,15 +50,25 @@ class AsyncLLM:
         """Answers a conversation, as `generate`. Of calls of tools see `events`."""
         return self._stream("/v1/chat/completions", chat_body(messages, sampling_params, {**more, "tools": tools}), None)
 
-    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[Any]:
+    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """The events of any route's stream as objects, as the server would send them.
 
         Raises:
             IbidError: the request is refused, or fails on its way.
         """
+        async with contextlib.aclosing(self._parts(path, {**body, "stream": True})) as parts:
+            async for part in parts:
+                yield checked_event(part)
+
+    async def call(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """The whole answer of a route, as the bytes that the server would send."""
+        async with contextlib.aclosing(self._parts(path, body)) as parts:
+            return b"".join([part async for part in parts])
+
+    async def _parts(self, path: str, body: Mapping[str, Any] | None) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         parts: asyncio.Queue[tuple[bytes | None, IbidError | None]] = asyncio.Queue()
-        request = self.engine.submit(path, {**body, "stream": True}, _posts_to(loop, parts))
+        request = self.engine.submit(path, body, _posts_to(loop, parts))
         try:
             while True:
                 part, error = await parts.get()
@@ -65,33 +76,14 @@ class AsyncLLM:
                     raise error
                 if part is None:
                     return
-                yield checked_event(part)
-        finally:
-            request.cancel()
-            request.free()
-
-    async def call(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        """The whole answer of a route, as the bytes that the server would send."""
-        loop = asyncio.get_running_loop()
-        parts: asyncio.Queue[tuple[bytes | None, IbidError | None]] = asyncio.Queue()
-        request = self.engine.submit(path, body, _posts_to(loop, parts))
-        answer = b""
-        try:
-            while True:
-                part, error = await parts.get()
-                if error is not None:
-                    raise error
-                if part is None:
-                    return answer
-                answer += part
+                yield part
         finally:
             request.cancel()
             request.free()
 
     async def _stream(self, path: str, body: Mapping[str, Any], prompt: str | None) -> AsyncIterator[RequestOutput]:
         output = RequestOutput("", prompt, [], [CompletionOutput(i, "", []) for i in range(int(body.get("n", 1)))], finished=False)
-        events = self.events(path, body)
-        try:
+        async with contextlib.aclosing(self.events(path, body)) as events:
             async for event in events:
                 output.request_id, output.seed = event["id"], int(event.get("seed", 0))
                 for choice in event["choices"]:
@@ -101,8 +93,6 @@ class AsyncLLM:
                     _add(output.outputs[choice["index"]], choice_output(choice, self._tokenizer.piece))
                 output.finished = all(one.finish_reason is not None for one in output.outputs)
                 yield copy.deepcopy(output)
-        finally:
-            await events.aclose()  # type: ignore[attr-defined]
 
 
 def _posts_to(loop: asyncio.AbstractEventLoop, parts: asyncio.Queue[tuple[bytes | None, IbidError | None]]) -> OnPart:

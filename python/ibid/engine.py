@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import itertools
 import json
@@ -14,7 +15,7 @@ import pathlib
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Optional
 
 from .errors import BY_CODE, ClosedError, IbidError
@@ -217,19 +218,7 @@ class Engine:
         Raises:
             IbidError: the request is refused or failed.
         """
-        parts: queue.SimpleQueue[tuple[bytes | None, IbidError | None]] = queue.SimpleQueue()
-        request = self.submit(path, body, lambda part, error: parts.put((part, error)))
-        answer = b""
-        try:
-            while True:
-                part, error = parts.get()
-                if error is not None:
-                    raise error
-                if part is None:
-                    return answer
-                answer += part
-        finally:
-            request.free()
+        return b"".join(self._parts(path, body))
 
     def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Any]:
         """The events of a body with "stream": true, each as an object. Closing the iterator ends the request.
@@ -237,9 +226,12 @@ class Engine:
         Raises:
             IbidError: the request is refused, or fails on its way.
         """
+        return _events(self._parts(path, body))
+
+    def _parts(self, path: str, body: Mapping[str, Any] | str | bytes | None) -> Generator[bytes, None, None]:
+        """Submits now; the request ends with the iterator."""
         parts: queue.SimpleQueue[tuple[bytes | None, IbidError | None]] = queue.SimpleQueue()
-        request = self.submit(path, body, lambda part, error: parts.put((part, error)))
-        return _events(request, parts)
+        return _until_end(self.submit(path, body, lambda part, error: parts.put((part, error))), parts)
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """`call` of a route whose answer is JSON, as an object."""
@@ -250,7 +242,7 @@ class Engine:
         return self.call("/metrics").decode()
 
 
-def _events(request: Request, parts: queue.SimpleQueue[tuple[bytes | None, IbidError | None]]) -> Iterator[Any]:
+def _until_end(request: Request, parts: queue.SimpleQueue[tuple[bytes | None, IbidError | None]]) -> Generator[bytes, None, None]:
     try:
         while True:
             part, error = parts.get()
@@ -258,9 +250,15 @@ def _events(request: Request, parts: queue.SimpleQueue[tuple[bytes | None, IbidE
                 raise error
             if part is None:
                 return
-            yield checked_event(part)
+            yield part
     finally:
         request.free()
+
+
+def _events(parts: Generator[bytes, None, None]) -> Iterator[Any]:
+    with contextlib.closing(parts):
+        for part in parts:
+            yield checked_event(part)
 
 
 def checked_event(part: bytes) -> Any:

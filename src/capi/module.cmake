@@ -2,7 +2,7 @@ target_include_directories(ibid_capi PUBLIC ${CMAKE_SOURCE_DIR}/include)
 target_compile_options(ibid_capi PRIVATE ${IBID_COLD})
 # One file with all that ibid is, but for the C library and OpenSSL: it goes into processes that have other versions of
 # the C++ library. Its number is the ABI's (IBID_ABI_VERSION in include/ibid.h).
-if(IBID_LIBRARY)
+if(NOT IBID_SANITIZE AND NOT IBID_FUZZ)
   set(exports ${CMAKE_SOURCE_DIR}/src/capi/libibid.map)
   add_library(libibid SHARED $<TARGET_OBJECTS:ibid_capi>)
   set_target_properties(libibid PROPERTIES OUTPUT_NAME ibid SOVERSION 1 VERSION 1.${PROJECT_VERSION}

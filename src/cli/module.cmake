@@ -1,7 +1,6 @@
 target_compile_options(ibid_cli PRIVATE ${IBID_COLD})
-if(IBID_LIBRARY)  # which leaves out what is the command line's
-  target_compile_options(ibid_cli PRIVATE -ffunction-sections -fdata-sections)
-endif()
+# The library leaves out what is the command line's.
+target_compile_options(ibid_cli PRIVATE -ffunction-sections -fdata-sections)
 # The line editor; static, like all but the C library and OpenSSL.
 find_library(EDIT libedit.a REQUIRED)
 find_library(TINFO libtinfo.a REQUIRED)

@@ -68,7 +68,9 @@ std::shared_ptr<const PlacedAdapter> AdapterShelf::find_digest(std::string_view 
 
 std::vector<AdapterShelf::Entry> AdapterShelf::list() const {
   const std::scoped_lock lock(mutex_);
-  return entries_;
+  std::vector<Entry> out = entries_;
+  for (Entry& entry : out) entry.is_in_use = entry.placed.use_count() > 2;  // entries_ and the list hold one each
+  return out;
 }
 
 }  // namespace ibid

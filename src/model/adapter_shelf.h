@@ -26,6 +26,7 @@ class AdapterShelf {
     std::string name, path;
     int64_t created = 0;  // seconds since 1970
     std::shared_ptr<const PlacedAdapter> placed;
+    bool is_in_use = false;  // by a request, when the list was made
   };
   // kInvalid: the name is taken (unless it `replaces`) or cannot be one.
   Status load(const std::string& name, const std::string& path, bool replaces = false);
@@ -34,6 +35,7 @@ class AdapterShelf {
   std::shared_ptr<const PlacedAdapter> find(std::string_view name) const;
   std::shared_ptr<const PlacedAdapter> find_digest(std::string_view digest) const;
   std::vector<Entry> list() const;  // in the order in which they were loaded
+  int32_t n_slots() const { return table_.sizes().n_slots; }
 
  private:
   AdapterTable& table_;

@@ -1,5 +1,4 @@
-"""The shared library and each class of the Python package over a tiny model. library_test.py BUILD_DIR, of a build with
--DIBID_LIBRARY=ON."""
+"""The shared library and each class of the Python package over a tiny model. library_test.py BUILD_DIR."""
 import asyncio
 import json
 import os

@@ -181,11 +181,12 @@ def test_the_deb_is_the_same_twice_and_right():
     listed = run("dpkg-deb", "-c", deb)
     owners = {line.split()[1] for line in listed.splitlines()}
     modes = {line.split()[0] for line in listed.splitlines()}
-    assert owners == {"root/root"} and modes == {"drwxr-xr-x", "-rw-r--r--", "-rwxr-xr-x"}, (owners, modes)
+    assert owners == {"root/root"} and modes == {"drwxr-xr-x", "-rw-r--r--", "-rwxr-xr-x", "lrwxrwxrwx"}, (owners, modes)
     with tempfile.TemporaryDirectory() as folder:
         run("dpkg-deb", "-R", deb, folder)
         root = pathlib.Path(folder)
         assert run(root / "usr/bin/ibid", "--version") == run(IBID, "--version")
+        check_library(root)
         assert (root / "DEBIAN/conffiles").read_text() == "/etc/default/ibid\n"
         check_service(root)
         assert gzip.decompress((root / "usr/share/doc/ibid/changelog.gz").read_bytes()) == (ROOT / "CHANGELOG.md").read_bytes()
@@ -195,6 +196,21 @@ def test_the_deb_is_the_same_twice_and_right():
         told = subprocess.run(["lintian", "--allow-root", deb], capture_output=True, text=True).stdout
         assert not re.search(r"^E:", told, re.M), told
     return f"{deb.stat().st_size / 1e6:.2f} MB"
+
+
+def check_library(root):
+    """A program in C that is compiled against the package's header and library completes a prompt as the command does."""
+    (folder,) = root.glob("usr/lib/*-linux-gnu")
+    assert (root / "usr/include/ibid.h").read_bytes() == (ROOT / "include/ibid.h").read_bytes()
+    flags = re.search(r"^Libs: (.*)$", (folder / "pkgconfig/ibid.pc").read_text(), re.M)[1].replace("-L", f"-L{root}", 1)
+    run("cc", "-std=c99", f"-I{root}/usr/include", ROOT / "examples/complete.c", "-o", OUT / "complete", *flags.split())
+    model = tiny_model.make(f"{root}/tiny")
+    asked = ("Why is it so?",)
+    def text(program, **env):
+        told = run(program, model, *asked, env={**os.environ, **env}).splitlines()
+        return json.loads(told[0])["choices"][0]["message"]["content"]
+    told = text(OUT / "complete", LD_LIBRARY_PATH=str(folder))
+    assert told and told == text(BUILD / "complete_example"), told
 
 
 def check_service(root):

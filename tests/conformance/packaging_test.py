@@ -120,6 +120,53 @@ def test_the_container_runs_what_was_built():
     assert "python3-pip" in installed(run)  # by which the default model comes
 
 
+def documents(path):
+    """The documents of a YAML file as Kubernetes's schemas find them right, or as they are."""
+    script = ("import json, sys, yaml; docs = list(yaml.safe_load_all(open(sys.argv[1])));\n"
+              "if len(sys.argv) > 2:\n  import kubernetes_validate\n"
+              "  for doc in docs: kubernetes_validate.validate(doc, sys.argv[2], strict=True)\n"
+              "print(json.dumps(docs))")
+    python = venv("venv-manifests", "kubernetes-validate==1.34.0", "pyyaml==6.0.3") / "python"
+    version = ["1.33"] if "kubernetes" in str(path) else []
+    done = subprocess.run([python, "-c", script, ROOT / path, *version], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_kubernetes_accepts_the_manifests():
+    kinds = {doc["kind"]: doc for doc in documents("packaging/kubernetes/ibid.yaml")}
+    assert set(kinds) == {"Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"}, set(kinds)
+    spec = kinds["Deployment"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    check_flags([container["args"][0], *container["args"][2:]])
+    args = dict(zip(container["args"][2::2], container["args"][3::2], strict=True))
+    assert spec["terminationGracePeriodSeconds"] > int(args["--drain-timeout"])
+    assert {port["containerPort"] for port in container["ports"]} == {int(args["--port"])}
+    mounts = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in spec["volumes"]}
+    image = (ROOT / "packaging/make_oci.py").read_text()
+    assert int(re.search(r"^USER = (\d+)$", image, re.M)[1]) == spec["securityContext"]["runAsUser"]
+    labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    for kind, place in (("Service", "selector"), ("PodDisruptionBudget", "selector")):
+        wanted = kinds[kind]["spec"][place]
+        assert (wanted.get("matchLabels") or wanted).items() <= labels.items(), kind
+    (metric,) = kinds["HorizontalPodAutoscaler"]["spec"]["metrics"]
+    name = metric["pods"]["metric"]["name"].removeprefix("vllm:")
+    assert f'"{name}"' in (ROOT / "src/server/observe/metric_table.cc").read_text(), name
+
+
+def test_compose_starts_replicas_that_the_router_knows():
+    (doc,) = documents("packaging/compose.yaml")
+    replicas = {name: service for name, service in doc["services"].items() if service["image"].startswith("ibid")}
+    for service in replicas.values():
+        check_flags([service["command"][0], *service["command"][2:]])
+        args = dict(zip(service["command"][2::2], service["command"][3::2], strict=True))
+        assert int(service["stop_grace_period"].rstrip("s")) > int(args["--drain-timeout"])
+    words = doc["services"]["router"]["command"]
+    urls = [word for word in words if word.startswith("http://")]
+    assert urls == [f"http://{name}:{args['--port']}" for name in replicas], urls
+
+
 if __name__ == "__main__":
-    main(test_systemd_accepts_the_unit, test_the_unit_knows_the_servers_flags_and_codes,
+    main(test_kubernetes_accepts_the_manifests, test_compose_starts_replicas_that_the_router_knows, test_systemd_accepts_the_unit, test_the_unit_knows_the_servers_flags_and_codes,
          test_the_container_builds_what_is_there, test_the_container_runs_what_was_built)

@@ -2,9 +2,9 @@
 # The same bits on 64-bit ARM: cross-compiles the program and the tests that are held to tests/pinned_bits.txt, and runs
 # them under qemu-user as processors of which each has another NEON table as its best.
 #
-#   arm64.sh SOURCE_DIR WORK_DIR          every parity row; of each kind of layer 40 requests under eight schedules; the
-#                                         program's selftest: some minutes
-#   arm64.sh SOURCE_DIR WORK_DIR --all    also every property test and what is slow: 72 requests under ten schedules
+#   arm64.sh SOURCE_DIR WORK_DIR          every parity row; of each kind of layer 40 requests under three schedules
+#   arm64.sh SOURCE_DIR WORK_DIR --all    also the program and its selftest, every property test and what is slow: 72
+#                                         requests under ten schedules
 #
 # The arm64 libraries are unpacked, not installed, into WORK_DIR/tree, with lists of packages of their own: nothing of
 # this machine's own system changes, and no root is needed. Where that cannot be done it ends with 77 and a sentence, or
@@ -66,7 +66,10 @@ cmake -S "$source_dir" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DIBID_TE
   tail -n 30 "$work/configure.txt"
   wrong "the configuration for arm64"
 }
-ninja -C "$build" arm64_suite ibid >"$work/build.txt" 2>&1 || {
+targets=arm64_suite
+[ "$extent" != --all ] || targets+=" ibid"
+# shellcheck disable=SC2086
+ninja -C "$build" $targets >"$work/build.txt" 2>&1 || {
   tail -n 30 "$work/build.txt"
   wrong "the build for arm64"
 }
@@ -126,6 +129,6 @@ at_once suite tables max "$all_tables" 'InstructionSets.*'
 for ((i = 1; i <= parts; ++i)); do at_once part $i $parts "$most"; done
 at_once suite cortex-a72 cortex-a72 "baseline neon" "$products"
 at_once suite neoverse-n1 neoverse-n1 "baseline neon neon_dotprod" "$products"
-at_once program
+[ "$extent" != --all ] || at_once program
 for ((; n_running > 0; --n_running)); do wait -n || exit 1; done
 printf 'the same bits on 64-bit ARM: %s s\n' $((SECONDS - began))

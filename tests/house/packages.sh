@@ -86,7 +86,7 @@ inventory >"$work/before.txt"
 timed install "$tree" with "DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends /packages/$first"
 same "the package" ibid
 lines "$tree" 'grep -q "^ibid:" /etc/passwd && grep -q "^IBID_OPTIONS=" /etc/default/ibid && test -s /usr/share/man/man1/ibid-serve.1.gz &&
-  test -s /usr/share/bash-completion/completions/ibid && dpkg --verify ibid' || wrong "files of the package are missing"
+  test -s /usr/share/bash-completion/completions/ibid && ldconfig -p | grep -q libibid.so.1 && dpkg --verify ibid' || wrong "files of the package are missing"
 
 # The server as its user, asked by a client that is bash; the same request twice, and a health check.
 cat >"$tree/packages/serve.sh" <<'END'

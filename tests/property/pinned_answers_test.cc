@@ -12,7 +12,11 @@ using testing::LoadedModel;
 using testing::TinyModels;
 
 constexpr size_t kRequests = 40;
+#if defined(__aarch64__)  // emulated (tests/house/arm64.sh): one for each table; the digests are of the answers alone
+constexpr uint64_t kSchedules = 3;
+#else
 constexpr uint64_t kSchedules = 8;
+#endif
 
 class PinnedAnswers : public ::testing::TestWithParam<std::string_view> {};
 

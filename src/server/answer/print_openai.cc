@@ -113,6 +113,17 @@ void OpenAiPrinter::write_prompt(const Generation& g, JsonWriter& json, size_t i
                         g.prompt_of(index).records);
 }
 
+// The members of vLLM's NIXL connector, which routers hand to the replica that decodes. There are no blocks to fetch:
+// it finds the prompt in its own prefix cache or computes it.
+void write_transfer(const Generation& g, JsonWriter& json) {
+  json.key("kv_transfer_params").begin_object();
+  json.key("do_remote_prefill").boolean(true).key("do_remote_decode").boolean(false);
+  json.key("remote_block_ids").begin_array().end_array();
+  for (const char* name : {"remote_engine_id", "remote_host", "remote_port"}) json.key(name).null();
+  json.field("remote_request_id", g.info().id).field("remote_num_tokens", int64_t{g.prompt_tokens()});
+  json.field("tp_size", int64_t{1}).end_object();
+}
+
 // Both names of the field: DeepSeek's and llama.cpp's, and that of OpenRouter and newer vLLM.
 void write_reasoning(JsonWriter& json, std::string_view text) {
   json.field("reasoning_content", text).field("reasoning", text);
@@ -320,6 +331,7 @@ void OpenAiPrinter::write_rest(const Generation& g, std::string& out) {
   if (has_one_prompt_ && !g.info().has_prompt_logprobs()) json.key("prompt_logprobs").null();
   json.key("usage");
   write_usage(g, json);
+  if (g.info().asked.is_prefill) write_transfer(g, json);
   if (g.info().asked.timings) g.write_timings(json);
   if (g.info().asked.ledger) g.write_ledger(json);
   if (g.info().asked.verbose) json.key("__verbose").begin_object().field("prompt", g.info().rendered).end_object();

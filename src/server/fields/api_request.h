@@ -110,6 +110,7 @@ struct AnswerFields {
   bool timings = false;        // llama.cpp's
   bool verbose = false;        // the answer has the rendered prompt
   bool ledger = false;
+  bool is_prefill = false;                 // another replica decodes: the answer has its kv_transfer_params
   bool reports_drafts = false;             // in the usage
   Verifier verifier = Verifier::kCoupled;  // of drafts; with another one the answer names what is exact
   bool reports_reasoning = true;

@@ -321,6 +321,10 @@ constexpr Parameter kParameters[] = {
      "The first tokens of the answer, which another replica (or this one) gave: the response has what follows them, as "
      "if the answer had never been cut. Needs `seed` (docs/users/replicas.md).",
      &read_resume},
+    {"kv_transfer_params", kBoth, kOther, 0, 0, false, "null", "vLLM", "", R"({"type":"object"})",
+     "Of routers that part prefill from decode: with `do_remote_decode` the answer has this member for the replica that "
+     "decodes. No block is moved.",
+     &read_kv_transfer},
     {"priority", kBoth, kOther, 0, 0, false, "0", "vLLM", "Request::priority",
      R"({"type":"integer","minimum":@min_priority,"maximum":@max_priority})",
      "Higher runs earlier; only if the server allows it.", &read_priority},
@@ -356,8 +360,9 @@ constexpr IgnoredField kIgnored[] = {
     {"prompt_cache_key", kBoth, "the prefix cache finds a prompt by its tokens"},
     {"prompt_cache_options", kBoth, "the prefix cache finds a prompt by its tokens"},
     {"prompt_cache_retention", kBoth, "a cached block stays until its room is needed"},
-    // vLLM.
+    // vLLM and llm-d.
     {"spaces_between_special_tokens", kBoth, "none are added"},
+    {"cache_hit_threshold", kBoth, "what the prefix cache does not have is computed"},
     // llama.cpp.
     {"id_slot", kBoth, "any free place in the batch is as good"},
     {"n_keep", kBoth, "a context that is full ends the answer"},
@@ -394,7 +399,6 @@ constexpr UnservedField kUnserved[] = {
     {"repetition_detection", kBoth, "[{}]", "use frequency_penalty or dry_multiplier"},
     {"media_io_kwargs", kChatOnly, "[{}]", "leave it out"},
     {"mm_processor_kwargs", kBoth, "[{}]", "leave it out"},
-    {"kv_transfer_params", kBoth, "[{}]", "leave it out"},
     {"vllm_xargs", kBoth, "[{}]", "leave it out"},
     {"request_id", kBoth, "[]", "send it as the header X-Request-Id"},
     // llama.cpp.

@@ -44,6 +44,7 @@ Status read_ebnf(ApiRequest& request, const Json& value, const ApiLimits& limits
 Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_prediction(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_resume(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_kv_transfer(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_tools(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_tool_choice(ApiRequest& request, const Json& value, const ApiLimits& limits);

@@ -1,4 +1,5 @@
-// A request's field `resume`: the first part of its answer, which another replica gave (docs/users/replicas.md).
+// What replicas are given of each other: `resume`, the first part of an answer, and `kv_transfer_params`
+// (docs/users/replicas.md).
 #include <algorithm>
 
 #include "base/quoted.h"
@@ -27,6 +28,18 @@ Status read_resume(ApiRequest& request, const Json& value, const ApiLimits&) {
     }
   }
   if (!has_ids) return invalid("resume.token_ids is missing; it must be an array of token ids.", "resume.token_ids");
+  return {};
+}
+
+// Of a prefill's members one changes its answer; a decode's are those that a prefill's answer had, of any engine.
+Status read_kv_transfer(ApiRequest& request, const Json& value, const ApiLimits&) {
+  if (value.object() == nullptr)
+    return wrong_value("kv_transfer_params", "an object such as {\"do_remote_decode\": true}", value);
+  const Json* decodes_elsewhere = value.find("do_remote_decode");
+  if (decodes_elsewhere == nullptr || decodes_elsewhere->is_null()) return {};
+  if (decodes_elsewhere->boolean() == nullptr)
+    return wrong_value("kv_transfer_params.do_remote_decode", "true or false", *decodes_elsewhere);
+  request.is_prefill = *decodes_elsewhere->boolean();
   return {};
 }
 

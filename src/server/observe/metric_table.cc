@@ -1,5 +1,9 @@
 #include "server/observe/metric_table.h"
 
+#include <fmt/format.h>
+
+#include <iterator>
+
 #include "base/json_writer.h"
 #include "kernels/isa.h"
 
@@ -87,6 +91,10 @@ constexpr MetricRow kTable[] = {
 
     {"prompt_tokens_total", "prompt_tokens_total", nullptr, "counter", "Prompt tokens of queued requests.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
+    {nullptr, "gpu_prefix_cache_queries_total", nullptr, "counter", "The same as prefix_cache_queries_total, once named so.",
+     [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
+    {nullptr, "gpu_prefix_cache_hits_total", nullptr, "counter", "The same as prefix_cache_hits_total, once named so.",
+     [](From f, Samples& to) { to.add(f.counts.cached_tokens); }},
     {nullptr, "prefix_cache_queries_total", nullptr, "counter", "Prompt tokens looked up in the prefix cache.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
     {"cached_tokens_total", "prefix_cache_hits_total", nullptr, "counter",
@@ -339,6 +347,26 @@ void append_metrics(std::string& out, const MetricSource& from, MetricNames name
     Samples to(out, name, name.starts_with("vllm:") ? std::string_view(vllm_labels) : std::string_view());
     row.samples(from, to);
   }
+}
+
+void append_replica_facts(std::string& out, const ReplicaFacts& facts) {
+  const auto series = [&](const char* name, const char* help, const std::string& labels, double value) {
+    fmt::format_to(std::back_inserter(out), "# HELP {0} {1}\n# TYPE {0} gauge\n{0}{{{2}}} {3:.3f}\n", name, help,
+                   labels, value);
+  };
+  const auto count = [](const char* label, int32_t n) { return label_text(label, std::to_string(n)); };
+  series("vllm:cache_config_info", "1, with the sizes of the cache.",
+         count("block_size", facts.block_len) + "," + label_text("cache_dtype", facts.kv_dtype) + "," +
+             label_text("enable_prefix_caching", facts.shares_prefixes ? "True" : "False") + "," +
+             label_text("engine", "0") + "," + count("num_cpu_blocks", facts.n_host_blocks) + "," +
+             count("num_gpu_blocks", facts.n_blocks),
+         1);
+  if (facts.max_adapters == 0) return;
+  series("vllm:lora_requests_info", "The time, with the adapters of the requests that run or wait.",
+         count("max_lora", facts.max_adapters) + "," +
+             label_text("running_lora_adapters", fmt::format("{}", fmt::join(facts.adapters_in_use, ","))) + "," +
+             label_text("waiting_lora_adapters", ""),
+         facts.now);
 }
 
 std::string metric_names_markdown() {

@@ -48,6 +48,17 @@ std::span<const MetricRow> metric_table();
 // With its prefix; empty: the row is not exported under these names.
 std::string metric_name(const MetricRow& row, MetricNames names);
 void append_metrics(std::string& out, const MetricSource& from, MetricNames names, std::string_view model);
+// Facts of a replica that routers read from labels, under vLLM's names whatever the others are: the series
+// vllm:cache_config_info, and vllm:lora_requests_info if it takes adapters.
+struct ReplicaFacts {
+  int32_t block_len = 0, n_blocks = 0, n_host_blocks = 0;
+  std::string_view kv_dtype;
+  bool shares_prefixes = false;
+  int32_t max_adapters = 0;
+  std::vector<std::string> adapters_in_use;  // of requests that run or wait
+  double now = 0;                            // seconds since 1970; of several answers routers take the newest
+};
+void append_replica_facts(std::string& out, const ReplicaFacts& facts);
 // The rows that others have a name for, as a table for the pages.
 std::string metric_names_markdown();
 

@@ -41,6 +41,10 @@ struct ModelInfo {
   int64_t n_parameters = 0;
   std::string weights = {};  // "Q4_1"
   std::string license = {};
+  // Of its engine, as routers ask for them.
+  int32_t block_len = 0;      // tokens
+  std::string kv_dtype = {};  // "F16"
+  bool shares_prefixes = false;
 };
 
 class Backend {

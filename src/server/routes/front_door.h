@@ -181,6 +181,7 @@ class FrontDoor {
   WebResponse ollama_version(const WebRequest& request, WebExchange& exchange);
   WebResponse ollama_manage(const WebRequest& request, WebExchange& exchange);
   WebResponse kv_event_sources(const WebRequest& request, WebExchange& exchange);
+  WebResponse server_info(const WebRequest& request, WebExchange& exchange);
   WebResponse move_request(const WebRequest& request, WebExchange& exchange);
   WebResponse create_file(const WebRequest& request, WebExchange& exchange);
   WebResponse list_files(const WebRequest& request, WebExchange& exchange);

@@ -75,6 +75,7 @@ std::span<const FrontDoor::Route> FrontDoor::handled_routes() {
       {"GET", "/engine", "engine", nullptr, &ModelService::engine_view},
       {"GET", "/metrics", "metrics", &FrontDoor::metrics_text},
       {"GET", "/kv_event_sources", "other", &FrontDoor::kv_event_sources},
+      {"GET", "/server_info", "other", &FrontDoor::server_info},
       {"GET", "/version", "other", &FrontDoor::version},
       {"GET", "/openapi.json", "other", &FrontDoor::openapi},
   };

@@ -1,5 +1,6 @@
 // The front door's own routes: health, models, metrics, the page.
 #include <algorithm>
+#include <chrono>
 
 #include "base/json_writer.h"
 #include "base/quoted.h"
@@ -8,6 +9,7 @@
 #include "server/fields/body_parts.h"
 #include "server/fields/openapi.h"
 #include "server/fields/parse_body.h"
+#include "server/observe/metric_table.h"
 #include "server/request/model_names.h"
 #include "server/routes/front_door.h"
 #include "server/routes/page_files.h"
@@ -77,6 +79,33 @@ void write_adapter(JsonWriter& json, const ModelInfo& model, const AdapterShelf:
       .field("bytes", adapter.bytes())
       .end_object();
   json.end_object();
+}
+
+void write_event_source(JsonWriter& json, const KvEventOptions& events) {
+  json.begin_object().key("enable_kv_cache_events").boolean(events.on());
+  json.field("publisher", events.on() ? "zmq" : "null").field("endpoint", events.endpoint).key("replay_endpoint");
+  events.replay_endpoint.empty() ? json.null() : json.string(events.replay_endpoint);
+  json.field("buffer_steps", static_cast<int64_t>(events.max_replayed)).field("hwm", int64_t{100'000});
+  json.field("max_queue_size", static_cast<int64_t>(events.max_queued)).field("topic", events.topic);
+  json.end_object();
+}
+
+ReplicaFacts replica_facts(const Backend& backend) {
+  const EngineStats stats = backend.stats();
+  const ModelInfo& model = backend.model();
+  ReplicaFacts facts = {.block_len = model.block_len,
+                        .n_blocks = stats.blocks_total,
+                        .n_host_blocks = stats.host_blocks_total,
+                        .kv_dtype = model.kv_dtype,
+                        .shares_prefixes = model.shares_prefixes};
+  if (const AdapterShelf* shelf = backend.adapters(); shelf != nullptr) {
+    facts.max_adapters = shelf->n_slots();
+    for (AdapterShelf::Entry& entry : shelf->list()) {
+      if (entry.is_in_use) facts.adapters_in_use.push_back(std::move(entry.name));
+    }
+    facts.now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  }
+  return facts;
 }
 
 std::vector<AdapterShelf::Entry> adapters_of(const Backend* backend) {
@@ -203,15 +232,40 @@ WebResponse FrontDoor::lora_adapters(const WebRequest& request, WebExchange&) {
 
 // By rank, as vLLM's engines answer its routers: there is one.
 WebResponse FrontDoor::kv_event_sources(const WebRequest&, WebExchange&) {
-  const KvEventOptions& events = options_.kv_events;
   WebResponse response;
   JsonWriter json(response.body);
-  json.begin_object().key("0").begin_object().key("enable_kv_cache_events").boolean(events.on());
-  json.field("publisher", events.on() ? "zmq" : "null").field("endpoint", events.endpoint).key("replay_endpoint");
-  events.replay_endpoint.empty() ? json.null() : json.string(events.replay_endpoint);
-  json.field("buffer_steps", static_cast<int64_t>(events.max_replayed)).field("hwm", int64_t{100'000});
-  json.field("max_queue_size", static_cast<int64_t>(events.max_queued)).field("topic", events.topic);
-  json.end_object().end_object();
+  json.begin_object().key("0");
+  write_event_source(json, options_.kv_events);
+  json.end_object();
+  return response;
+}
+
+// SGLang's, which its router and smg ask workers for: what it is called, how many ranks it has, its cache and its
+// events.
+WebResponse FrontDoor::server_info(const WebRequest&, WebExchange&) {
+  const Backend* backend = model_.backend();
+  if (backend == nullptr)
+    return error_response({503, "One model is described here, and none is loaded.", "", "loading", 1});
+  const ModelInfo& model = backend->model();
+  const EngineStats stats = backend->stats();
+  WebResponse response;
+  JsonWriter json(response.body);
+  json.begin_object()
+      .field("version", IBID_VERSION)
+      .field("arithmetic", arithmetic_id())
+      .field("model_path", model.name)
+      .field("served_model_name", model.name)
+      .field("digest", model.digest)
+      .field("context_length", int64_t{model.context_len})
+      .field("status", health_word());
+  for (const char* ranks : {"tp_size", "pp_size", "dp_size"}) json.field(ranks, int64_t{1});
+  json.field("page_size", int64_t{model.block_len})
+      .field("max_total_num_tokens", int64_t{stats.blocks_total} * model.block_len)
+      .field("kv_cache_dtype", model.kv_dtype);
+  json.key("disable_radix_cache").boolean(!model.shares_prefixes);
+  json.key("enable_lora").boolean(backend->adapters() != nullptr).key("kv_events_config");
+  options_.kv_events.on() ? write_event_source(json, options_.kv_events) : static_cast<void>(json.null());
+  json.end_object();
   return response;
 }
 
@@ -243,6 +297,7 @@ WebResponse FrontDoor::metrics_text(const WebRequest&, WebExchange&) {
                       ? state_.metrics.text(backend->stats(), gauges, options_.metric_names, backend->model().name)
                       : state_.metrics.text(stats(), gauges, options_.metric_names);
   if (fleet != nullptr) response.body += fleet->metrics_text();
+  if (backend != nullptr) append_replica_facts(response.body, replica_facts(*backend));
   return response;
 }
 
