@@ -143,6 +143,22 @@ typedef void (*ibid_callback)(void* user, ibid_code code, const char* text, size
 IBID_API ibid_code ibid_submit(ibid_engine* engine, const char* path, const char* body, size_t n_bytes,
                                ibid_callback callback, void* user, ibid_request** request, ibid_error** error);
 
+/* Changes the logits of the token after `answer`, `n_logits` of them (the vocabulary), in place; 0, or another number
+ * to end the answer with an error. What it gets is valid during the call.
+ *
+ * It is called before each token is drawn, before grammars, penalties and truncation, and log-probabilities are of what
+ * it leaves; of the tokens that speculation drafts too, as if they were right. As a function of its arguments alone it
+ * keeps the promise that the same request gives the same bytes. One call at a time for a request, on the engine's
+ * threads, which wait for it: it may call no function of the library. */
+typedef int32_t (*ibid_logits_processor)(void* user, const int32_t* prompt, size_t n_prompt, const int32_t* answer,
+                                         size_t n_answer, float* logits, size_t n_logits);
+
+/* ibid_submit() with a logits processor, of all answers of the request; NULL: none. It is not called any more when
+ * ibid_request_free() has returned. Beside a beam search it is refused. */
+IBID_API ibid_code ibid_submit_with(ibid_engine* engine, const char* path, const char* body, size_t n_bytes,
+                                    ibid_logits_processor processor, void* processor_user, ibid_callback callback,
+                                    void* user, ibid_request** request, ibid_error** error);
+
 /* The next part of the answer: IBID_OK with the part, IBID_END after the last, IBID_PENDING where none comes within
  * `timeout_ms` (0: do not wait; negative: without end), or what the request failed with. After IBID_END or an error
  * each further call returns the same. Of a request with a callback: IBID_INVALID. */

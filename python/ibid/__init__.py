@@ -19,9 +19,10 @@ from .errors import (BusyError, ClosedError, ForkedError, IbidError, InvalidErro
 from .llm import LLM
 from .outputs import (CompletionOutput, EmbeddingOutput, EmbeddingRequestOutput, Logprob, RequestOutput, ScoringOutput,
                       ScoringRequestOutput)
-from .params import GuidedDecodingParams, SamplingParams, StructuredOutputsParams
+from .params import GuidedDecodingParams, LoRARequest, SamplingParams, StructuredOutputsParams
 
 __all__ = ["AsyncLLM", "BusyError", "ClosedError", "CompletionOutput", "EmbeddingOutput", "EmbeddingRequestOutput", "Engine",
-           "ForkedError", "GuidedDecodingParams", "IbidError", "InvalidError", "LLM", "Logprob", "NoMemoryError", "NotFoundError",
+           "ForkedError", "GuidedDecodingParams", "IbidError", "InvalidError", "LLM", "LoRARequest", "Logprob", "NoMemoryError",
+           "NotFoundError",
            "Request", "RequestOutput", "SamplingParams", "ScoringOutput", "ScoringRequestOutput", "StructuredOutputsParams",
            "Tokenizer", "UnavailableError", "UnsupportedError", "__version__"]

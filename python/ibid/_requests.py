@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Union
 
 from .engine import Engine
 from .outputs import CompletionOutput, Logprob, RequestOutput
-from .params import SamplingParams
+from .params import LoRARequest, SamplingParams
 
 
 class TextPrompt(TypedDict):
@@ -45,7 +45,19 @@ def engine_options(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if name == "gpu_memory_utilization":
             raise ValueError("gpu_memory_utilization is a share; ibid takes memory=\"4G\", of the whole process.")
         out[name] = value
+    if out.get("enable_lora"):
+        out.setdefault("lora_updates", True)  # an adapter is loaded when a request first names it
     return out
+
+
+def with_adapter(engine: Engine, loaded: set[str], body: dict[str, Any], lora: LoRARequest | None) -> dict[str, Any]:
+    """The body of a request to an adapter, loaded now unless its name is among `loaded`."""
+    if lora is None:
+        return body
+    if lora.lora_path and lora.lora_name not in loaded:
+        engine.call("/v1/load_lora_adapter", {"lora_name": lora.lora_name, "lora_path": str(lora.lora_path)})
+    loaded.add(lora.lora_name)
+    return {**body, "model": lora.lora_name}
 
 
 def completion_body(prompt: Prompt, params: SamplingParams | None) -> dict[str, Any]:

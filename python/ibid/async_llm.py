@@ -13,6 +13,7 @@ from .engine import Engine, OnPart, checked_event
 from .errors import IbidError
 from .outputs import CompletionOutput, RequestOutput
 from .params import SamplingParams
+from .processors import Processor, one_of
 
 
 class AsyncLLM:
@@ -43,32 +44,33 @@ class AsyncLLM:
 
     def generate(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> AsyncIterator[RequestOutput]:
         """Continues a text. Yields what there is of all answers so far, again and again; the last has `finished`."""
-        return self._stream("/v1/completions", completion_body(prompt, sampling_params), prompt_text(prompt))
+        return self._stream("/v1/completions", completion_body(prompt, sampling_params), prompt_text(prompt),
+                            sampling_params)
 
     def chat(self, messages: Messages, sampling_params: SamplingParams | None = None, *,
              tools: Sequence[Mapping[str, Any]] | None = None, **more: Any) -> AsyncIterator[RequestOutput]:
         """Answers a conversation, as `generate`. Of calls of tools see `events`."""
-        return self._stream("/v1/chat/completions", chat_body(messages, sampling_params, {**more, "tools": tools}), None)
+        return self._stream("/v1/chat/completions", chat_body(messages, sampling_params, {**more, "tools": tools}), None, sampling_params)
 
-    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+    async def events(self, path: str, body: Mapping[str, Any], processor: Processor | None = None) -> AsyncGenerator[Any, None]:
         """The events of any route's stream as objects, as the server would send them.
 
         Raises:
             IbidError: the request is refused, or fails on its way.
         """
-        async with contextlib.aclosing(self._parts(path, {**body, "stream": True})) as parts:
+        async with contextlib.aclosing(self._parts(path, {**body, "stream": True}, processor)) as parts:
             async for part in parts:
                 yield checked_event(part)
 
     async def call(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """The whole answer of a route, as the bytes that the server would send."""
-        async with contextlib.aclosing(self._parts(path, body)) as parts:
+        async with contextlib.aclosing(self._parts(path, body, None)) as parts:
             return b"".join([part async for part in parts])
 
-    async def _parts(self, path: str, body: Mapping[str, Any] | None) -> AsyncGenerator[bytes, None]:
+    async def _parts(self, path: str, body: Mapping[str, Any] | None, processor: Processor | None) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         parts: asyncio.Queue[tuple[bytes | None, IbidError | None]] = asyncio.Queue()
-        request = self.engine.submit(path, body, _posts_to(loop, parts))
+        request = self.engine.submit(path, body, _posts_to(loop, parts), processor)
         try:
             while True:
                 part, error = await parts.get()
@@ -81,9 +83,10 @@ class AsyncLLM:
             request.cancel()
             request.free()
 
-    async def _stream(self, path: str, body: Mapping[str, Any], prompt: str | None) -> AsyncIterator[RequestOutput]:
+    async def _stream(self, path: str, body: Mapping[str, Any], prompt: str | None,
+                      params: SamplingParams | None) -> AsyncIterator[RequestOutput]:
         output = RequestOutput("", prompt, [], [CompletionOutput(i, "", []) for i in range(int(body.get("n", 1)))], finished=False)
-        async with contextlib.aclosing(self.events(path, body)) as events:
+        async with contextlib.aclosing(self.events(path, body, one_of(params.logits_processors) if params else None)) as events:
             async for event in events:
                 output.request_id, output.seed = event["id"], int(event.get("seed", 0))
                 for choice in event["choices"]:

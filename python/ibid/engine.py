@@ -19,11 +19,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Optional
 
 from .errors import BY_CODE, ClosedError, IbidError
+from .processors import Processor, floats_at, ids_at
 
 _ABI = 1
 _OK, _END = 0, 10
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t)
+_Process = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t,
+                            ctypes.c_void_p, ctypes.c_size_t)
 
 
 def _load() -> ctypes.CDLL:
@@ -47,7 +50,7 @@ def _load() -> ctypes.CDLL:
         ("ibid_open", ctypes.c_int32, (text, out, out)),
         ("ibid_close", ctypes.c_int32, (handle,)),
         ("ibid_call", ctypes.c_int32, (handle, text, text, size, out, out_size, out)),
-        ("ibid_submit", ctypes.c_int32, (handle, text, text, size, _Callback, handle, out, out)),
+        ("ibid_submit_with", ctypes.c_int32, (handle, text, text, size, _Process, handle, _Callback, handle, out, out)),
         ("ibid_cancel", ctypes.c_int32, (handle,)),
         ("ibid_request_free", None, (handle,)),
     ):
@@ -78,6 +81,19 @@ def _raise(code: int, error: ctypes.c_void_p) -> None:
 OnPart = Callable[[Optional[bytes], Optional[IbidError]], None]
 
 
+class _Handlers:
+    """What a request calls, by its number."""
+
+    def __init__(self) -> None:
+        self.on_part: dict[int, OnPart] = {}
+        self.processors: dict[int, Processor] = {}
+        self.raised: dict[int, BaseException] = {}  # by a processor, which ends the answer
+
+    def forget(self, number: int) -> None:
+        for table in (self.on_part, self.processors, self.raised):
+            table.pop(number, None)  # type: ignore[attr-defined]
+
+
 class Request:
     """A request under way; see `Engine.submit`. Freed with its last reference, cancelled where it still runs."""
 
@@ -96,10 +112,10 @@ class Request:
         self._finalizer()
 
 
-def _free_request(handlers: dict[int, OnPart], handle: int, number: int, pid: int) -> None:
+def _free_request(handlers: _Handlers, handle: int, number: int, pid: int) -> None:
     if pid == os.getpid():
         _library.ibid_request_free(handle)
-        handlers.pop(number, None)
+        handlers.forget(number)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -127,11 +143,12 @@ class Engine:
 
     def __init__(self, **options: Any) -> None:
         self._handle: int | None = None
-        self._handlers: dict[int, OnPart] = {}
+        self._handlers = _Handlers()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._callback = _Callback(self._make_callback(self._handlers))
+        self._process = _Process(self._make_process(self._handlers))
         handle, error = ctypes.c_void_p(), ctypes.c_void_p()
         text = json.dumps({name: value for name, value in options.items() if value is not None})
         code = _library.ibid_open(text.encode(), ctypes.byref(handle), ctypes.byref(error))
@@ -141,9 +158,9 @@ class Engine:
         _engines.add(self)
 
     @staticmethod
-    def _make_callback(handlers: dict[int, OnPart]) -> Callable[[int | None, int, int | None, int], None]:
+    def _make_callback(handlers: _Handlers) -> Callable[[int | None, int, int | None, int], None]:
         def told(user: int | None, code: int, text: int | None, n_bytes: int) -> None:
-            handler = handlers.get(user or 0)
+            handler = handlers.on_part.get(user or 0)
             if handler is None:
                 return
             part = ctypes.string_at(text, n_bytes) if text else b""
@@ -152,9 +169,24 @@ class Engine:
             elif code == _END:
                 handler(None, None)
             else:
-                handler(None, BY_CODE.get(code, IbidError)(part.decode("utf-8", "replace")))
+                error = BY_CODE.get(code, IbidError)(part.decode("utf-8", "replace"))
+                error.__cause__ = handlers.raised.pop(user or 0, None)
+                handler(None, error)
 
         return told
+
+    @staticmethod
+    def _make_process(handlers: _Handlers) -> Callable[[int | None, int | None, int, int | None, int, int, int], int]:
+        def process(user: int | None, prompt: int | None, n_prompt: int, answer: int | None, n_answer: int, logits: int,
+                    n_logits: int) -> int:
+            try:
+                handlers.processors[user or 0](ids_at(prompt, n_prompt), ids_at(answer, n_answer), floats_at(logits, n_logits))
+                return 0
+            except BaseException as error:  # none may pass through the engine
+                handlers.raised[user or 0] = error
+                return 1
+
+        return process
 
     def _open_handle(self) -> int:
         if self._handle is None:
@@ -188,7 +220,8 @@ class Engine:
     def __getstate__(self) -> object:
         raise TypeError("An engine cannot be pickled: open one in each process.")
 
-    def submit(self, path: str, body: Mapping[str, Any] | str | bytes | None, on_part: OnPart) -> Request:
+    def submit(self, path: str, body: Mapping[str, Any] | str | bytes | None, on_part: OnPart,
+               processor: Processor | None = None) -> Request:
         """Hands a request to the engine, and returns without waiting for its answer.
 
         Args:
@@ -196,46 +229,52 @@ class Engine:
             body: what is posted there, as an object or as its JSON; None is a GET.
             on_part: called on a thread of the engine's with each part of the answer: the events of a stream, else the whole
                 JSON; then once with None and the error, None where there is none. It must not wait, and not raise.
+            processor: called before each token is drawn (`ibid.processors.one_of`), on threads that the engine waits for. What
+                it raises ends the answer with an error, whose `__cause__` it is.
 
         Raises:
             IbidError: the request is refused.
         """
         text = body if isinstance(body, bytes) or body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
         number = next(self._numbers)
-        self._handlers[number] = on_part
+        self._handlers.on_part[number] = on_part
+        if processor is not None:
+            self._handlers.processors[number] = processor
         handle, error = ctypes.c_void_p(), ctypes.c_void_p()
-        code = _library.ibid_submit(self._open_handle(), path.encode(), text, len(text or b""), self._callback, number,
-                                    ctypes.byref(handle), ctypes.byref(error))
+        process = self._process if processor is not None else _Process()
+        code = _library.ibid_submit_with(self._open_handle(), path.encode(), text, len(text or b""), process, number, self._callback,
+                                         number, ctypes.byref(handle), ctypes.byref(error))
         if code != _OK or handle.value is None:
-            del self._handlers[number]
+            self._handlers.forget(number)
             _raise(code, error)
             raise AssertionError
         return Request(self, handle.value, number)
 
-    def call(self, path: str, body: Mapping[str, Any] | str | bytes | None = None) -> bytes:
+    def call(self, path: str, body: Mapping[str, Any] | str | bytes | None = None, processor: Processor | None = None) -> bytes:
         """The whole answer of a route, as the bytes that the server would send. Ctrl-C ends the request.
 
         Raises:
             IbidError: the request is refused or failed.
         """
-        return b"".join(self._parts(path, body))
+        return b"".join(self._parts(path, body, processor))
 
-    def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Any]:
+    def stream(self, path: str, body: Mapping[str, Any], processor: Processor | None = None) -> Iterator[Any]:
         """The events of a body with "stream": true, each as an object. Closing the iterator ends the request.
 
         Raises:
             IbidError: the request is refused, or fails on its way.
         """
-        return _events(self._parts(path, body))
+        return _events(self._parts(path, body, processor))
 
-    def _parts(self, path: str, body: Mapping[str, Any] | str | bytes | None) -> Generator[bytes, None, None]:
+    def _parts(self, path: str, body: Mapping[str, Any] | str | bytes | None,
+               processor: Processor | None) -> Generator[bytes, None, None]:
         """Submits now; the request ends with the iterator."""
         parts: queue.SimpleQueue[tuple[bytes | None, IbidError | None]] = queue.SimpleQueue()
-        return _until_end(self.submit(path, body, lambda part, error: parts.put((part, error))), parts)
+        return _until_end(self.submit(path, body, lambda part, error: parts.put((part, error)), processor), parts)
 
-    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def ask(self, path: str, body: Mapping[str, Any] | None = None, processor: Processor | None = None) -> Any:
         """`call` of a route whose answer is JSON, as an object."""
-        return json.loads(self.call(path, body))
+        return json.loads(self.call(path, body, processor))
 
     def metrics(self) -> str:
         """The engine's counters in Prometheus's form."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
 from .engine import Engine
+from .processors import LogitsProcessor, Processor, one_of
 
 Answer = dict[str, Any]
 
@@ -69,7 +70,8 @@ class Llama:
                           top_k: int = 40, stream: bool = False, seed: int | None = None,
                           **more: Any) -> Union[Answer, Iterator[Answer]]:
         """Continues a text or token ids: OpenAI's JSON as an object, or with `stream` its events. `more` are further fields
-        of /v1/completions, as `grammar`, `logit_bias`, `mirostat` or `json_schema`."""
+        of /v1/completions, as `grammar`, `logit_bias`, `mirostat` or `json_schema`; `logits_processor` is a list of functions
+        of the ids so far and the logits."""
         if max_tokens is not None and max_tokens <= 0:
             max_tokens = None
         body = _fields(locals())
@@ -97,9 +99,10 @@ class Llama:
         return self._answer("/v1/chat/completions", body)
 
     def _answer(self, path: str, body: Answer) -> Union[Answer, Iterator[Answer]]:
+        processor = _processor(body.pop("logits_processor", None))
         if body.get("stream"):
-            return self.engine.stream(path, body)
-        answer: Answer = self.engine.ask(path, body)
+            return self.engine.stream(path, body, processor)
+        answer: Answer = self.engine.ask(path, body, processor)
         return answer
 
     # ---- vectors ---------------------------------------------------------------------------------------------------
@@ -147,9 +150,18 @@ def _fields(given: Mapping[str, Any]) -> Answer:
     out = {_RENAMED.get(name, name): value for name, value in given.items()
            if name not in ("self", "more", "prompt", "messages") and value is not None}
     for name, value in given["more"].items():
-        if name in ("logits_processor", "stopping_criteria", "grammar") and value is not None and not isinstance(value, str):
-            raise ValueError(f"{name} must be a text here: no function of Python takes part in sampling." if name == "grammar"
-                             else f"{name} is not supported: no function of Python takes part in sampling.")
+        if name in ("stopping_criteria", "grammar") and value is not None and not isinstance(value, str):
+            raise ValueError("grammar must be a text." if name == "grammar" else f"{name} is not supported; stop is.")
         if value is not None and name != "model":
             out[_RENAMED.get(name, name)] = value
     return out
+
+
+def _processor(given: Any) -> Processor | None:
+    """llama_cpp's functions of the ids so far and the logits."""
+    functions = given if isinstance(given, (list, tuple)) or given is None else [given]
+    return one_of([_of_all_ids(function) for function in functions or ()])
+
+
+def _of_all_ids(function: LogitsProcessor) -> LogitsProcessor:
+    return lambda prompt, answer, logits: function([*prompt, *answer], logits)

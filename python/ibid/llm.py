@@ -14,11 +14,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Union, cast
 
-from ._requests import Messages, Prompt, Tokenizer, chat_body, completion_body, encoded, engine_options, prompt_text, request_output
+from ._requests import (Messages, Prompt, Tokenizer, chat_body, completion_body, encoded, engine_options, prompt_text, request_output,
+                        with_adapter)
 from .engine import Engine, Request
 from .errors import BusyError, IbidError
 from .outputs import EmbeddingOutput, EmbeddingRequestOutput, RequestOutput, ScoringOutput, ScoringRequestOutput
-from .params import SamplingParams
+from .params import LoRARequest, SamplingParams
+from .processors import Processor, one_of
 
 Params = Union[SamplingParams, Sequence[SamplingParams], None]
 _Item = TypeVar("_Item")
@@ -47,6 +49,7 @@ class LLM:
         self._options = engine_options(model, options)
         self.engine = Engine(**self._options)
         self._tokenizer = Tokenizer(self.engine)
+        self._adapters: set[str] = set()  # that have been loaded
         self._at_once = 2 * int(self._options.get("max_sequences", self._options.get("max-sequences", _DEFAULT_SEQUENCES)))
 
     def close(self) -> None:
@@ -64,13 +67,15 @@ class LLM:
 
     # ---- text ------------------------------------------------------------------------------------------------------
 
-    def generate(self, prompts: Prompt | Sequence[Prompt], sampling_params: Params = None, *, use_tqdm: bool = False) -> list[RequestOutput]:
+    def generate(self, prompts: Prompt | Sequence[Prompt], sampling_params: Params = None, *, use_tqdm: bool = False,
+                 lora_request: LoRARequest | None = None) -> list[RequestOutput]:
         """Continues texts.
 
         Args:
             prompts: a text, token ids, {"prompt": text}, {"prompt_token_ids": ids}, or a list of these.
             sampling_params: of all prompts, or a list with those of each; None: the model file's, and 16 tokens.
             use_tqdm: show on standard error how many have ended.
+            lora_request: the adapter of all of them.
 
         Returns:
             An output for each prompt, in their order.
@@ -79,18 +84,19 @@ class LLM:
             IbidError: a request is refused or failed; the others are cancelled.
         """
         many = _prompts(prompts)
-        return list(self._counted(self.generate_iter(many, sampling_params), len(many), use_tqdm))
+        return list(self._counted(self.generate_iter(many, sampling_params, lora_request), len(many), use_tqdm))
 
-    def generate_iter(self, prompts: Iterable[Prompt], sampling_params: Params = None) -> Iterator[RequestOutput]:
+    def generate_iter(self, prompts: Iterable[Prompt], sampling_params: Params = None,
+                      lora_request: LoRARequest | None = None) -> Iterator[RequestOutput]:
         """The same from and as an iterator: of any number of prompts a few hundred are held at a time. Prompts are taken
         as they are needed, and closing the iterator cancels what runs."""
         pairs = _with_params(prompts, sampling_params)
-        return self._ordered("/v1/completions", pairs, lambda pair: encoded(completion_body(*pair)),
-                             lambda pair, answer: request_output(answer, prompt_text(pair[0]), self._tokenizer.piece))
+        return self._ordered("/v1/completions", pairs, lambda pair: encoded(self._asked(completion_body(*pair), lora_request)),
+                             lambda pair, answer: request_output(answer, prompt_text(pair[0]), self._tokenizer.piece), _processor)
 
     def chat(self, messages: Messages | Sequence[Messages], sampling_params: Params = None, *, use_tqdm: bool = False,
-             tools: Sequence[Mapping[str, Any]] | None = None, add_generation_prompt: bool | None = None,
-             continue_final_message: bool | None = None, chat_template_kwargs: Mapping[str, Any] | None = None,
+             lora_request: LoRARequest | None = None, tools: Sequence[Mapping[str, Any]] | None = None,
+             add_generation_prompt: bool | None = None, continue_final_message: bool | None = None, chat_template_kwargs: Mapping[str, Any] | None = None,
              **more: Any) -> list[RequestOutput]:
         """Answers conversations: one, as a list of {"role", "content"}, or a list of them.
 
@@ -101,8 +107,8 @@ class LLM:
         fields = {**more, "tools": tools, "add_generation_prompt": add_generation_prompt,
                   "continue_final_message": continue_final_message, "chat_template_kwargs": chat_template_kwargs}
         outputs = self._ordered("/v1/chat/completions", _with_params(many, sampling_params),
-                                lambda pair: encoded(chat_body(pair[0], pair[1], fields)),
-                                lambda _, answer: request_output(answer, None, self._tokenizer.piece))
+                                lambda pair: encoded(self._asked(chat_body(pair[0], pair[1], fields), lora_request)),
+                                lambda _, answer: request_output(answer, None, self._tokenizer.piece), _processor)
         return list(self._counted(outputs, len(many), use_tqdm))
 
     # ---- vectors and scores ----------------------------------------------------------------------------------------
@@ -166,6 +172,9 @@ class LLM:
 
     # ---- many requests ---------------------------------------------------------------------------------------------
 
+    def _asked(self, body: dict[str, Any], lora: LoRARequest | None) -> dict[str, Any]:
+        return with_adapter(self.engine, self._adapters, body, lora)
+
     def _counted(self, outputs: Iterator[_Output], n: int, shown: bool) -> Iterator[_Output]:
         begin = time.monotonic()
         for i, output in enumerate(outputs, 1):
@@ -174,7 +183,8 @@ class LLM:
                 rate = i / max(time.monotonic() - begin, 1e-9)
                 print(f"\r{i} of {n} prompts, {rate:.1f} a second", end="\n" if i == n else "", file=sys.stderr, flush=True)
 
-    def _ordered(self, path: str, items: Iterable[_Item], body: Callable[[_Item], bytes], output: Callable[[_Item, Any], _Output]) -> Iterator[_Output]:
+    def _ordered(self, path: str, items: Iterable[_Item], body: Callable[[_Item], bytes], output: Callable[[_Item, Any], _Output],
+                 processor: Callable[[_Item], Processor | None] = lambda _: None) -> Iterator[_Output]:
         """Asks for all items and yields their outputs in order. So many are under way that the engine has its batch, and
         twice as many are held while the first of them is awaited."""
         ended: queue.SimpleQueue[tuple[int, bytes, IbidError | None]] = queue.SimpleQueue()
@@ -208,7 +218,7 @@ class LLM:
                         waiting.append(item)
                         pending = body(item)
                     try:
-                        requests[n_begun] = self.engine.submit(path, pending, gather(n_begun))
+                        requests[n_begun] = self.engine.submit(path, pending, gather(n_begun), processor(waiting[-1]))
                     except BusyError:
                         is_full = True
                         if not requests:
@@ -250,6 +260,10 @@ def _prompts(prompts: Any) -> Sequence[Any]:
         return [prompts]
     many = list(prompts)
     return [many] if many and all(isinstance(token, int) for token in many) else many
+
+
+def _processor(pair: tuple[Any, SamplingParams | None]) -> Processor | None:
+    return one_of(pair[1].logits_processors) if pair[1] is not None else None
 
 
 def _with_params(prompts: Iterable[_Item], params: Params) -> Iterator[tuple[_Item, SamplingParams | None]]:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .processors import LogitsProcessor
+
 
 @dataclasses.dataclass
 class StructuredOutputsParams:
@@ -36,13 +38,24 @@ class StructuredOutputsParams:
 GuidedDecodingParams = StructuredOutputsParams
 
 
+@dataclasses.dataclass(frozen=True)
+class LoRARequest:
+    """An adapter by its name, and the folder or GGUF file that it is loaded from the first time. The model was opened with
+    `enable_lora=True`. The number is vLLM's and has no effect."""
+
+    lora_name: str
+    lora_int_id: int = 0
+    lora_path: str = ""
+
+
 @dataclasses.dataclass
 class SamplingParams:
     """Sampling of one request; names and defaults are vLLM's. Ranges are checked by the engine (docs/users/api.md).
 
     `temperature=0` is greedy. With a `seed` the same prompt gives the same text, whatever runs beside it; without one each
     request draws another. `max_tokens=None` is up to the context. `logprobs=k` reports those of k tokens beside the chosen
-    one. `extra` holds any further field of the request, as {"dry_multiplier": 0.8}.
+    one. `logits_processors` are functions that change a token's logits before it is drawn (`ibid.processors.one_of`): the slow
+    path. `extra` holds any further field of the request, as {"dry_multiplier": 0.8}.
     """
 
     n: int = 1
@@ -69,6 +82,7 @@ class SamplingParams:
     truncate_prompt_tokens: int | None = None
     structured_outputs: StructuredOutputsParams | None = None
     guided_decoding: StructuredOutputsParams | None = None
+    logits_processors: Sequence[LogitsProcessor] | None = None
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def body(self, *, chat: bool) -> dict[str, Any]:
@@ -76,7 +90,7 @@ class SamplingParams:
         out: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name in ("structured_outputs", "guided_decoding", "logprobs", "extra") or value is None:
+            if field.name in ("structured_outputs", "guided_decoding", "logprobs", "logits_processors", "extra") or value is None:
                 continue
             if field.name == "logit_bias":
                 value = {str(token): bias for token, bias in value.items()}

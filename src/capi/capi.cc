@@ -112,13 +112,27 @@ LocalEngine::OnPart on_part(ibid_callback callback, void* user) {
   };
 }
 
+static_assert(sizeof(ibid::TokenId) == sizeof(int32_t));
+
+LocalEngine::OnLogits on_logits(ibid_logits_processor processor, void* user) {
+  if (processor == nullptr) return nullptr;
+  return [processor, user](std::span<const ibid::TokenId> prompt, std::span<const ibid::TokenId> answer,
+                           std::span<float> logits) {
+    const auto ids = [](std::span<const ibid::TokenId> tokens) {
+      return reinterpret_cast<const int32_t*>(tokens.data());
+    };
+    return processor(user, ids(prompt), prompt.size(), ids(answer), answer.size(), logits.data(), logits.size()) == 0;
+  };
+}
+
 ibid_code submit(ibid_engine* engine, const char* path, const char* body, size_t n_bytes, ibid_callback callback,
-                 void* user, ibid_error** error, std::shared_ptr<LocalRequest>& out) {
+                 void* user, ibid_error** error, std::shared_ptr<LocalRequest>& out,
+                 LocalEngine::OnLogits processor = nullptr) {
   if (engine == nullptr || path == nullptr) return told(error, IBID_INVALID, "engine and path must not be NULL.");
   if (!engine->engine->is_of_this_process()) return told(error, IBID_FORKED, kForked);
   const std::string_view text(body != nullptr ? body : "", body != nullptr ? n_bytes : 0);
   LocalEngine::Submitted submitted =
-      engine->engine->submit(path, body != nullptr ? &text : nullptr, on_part(callback, user));
+      engine->engine->submit(path, body != nullptr ? &text : nullptr, on_part(callback, user), std::move(processor));
   if (const auto* refused = std::get_if<LocalError>(&submitted)) return told(error, *refused);
   out = std::get<std::shared_ptr<LocalRequest>>(std::move(submitted));
   return IBID_OK;
@@ -183,10 +197,17 @@ ibid_code ibid_close(ibid_engine* engine) {
 
 ibid_code ibid_submit(ibid_engine* engine, const char* path, const char* body, size_t n_bytes, ibid_callback callback,
                       void* user, ibid_request** request, ibid_error** error) {
+  return ibid_submit_with(engine, path, body, n_bytes, nullptr, nullptr, callback, user, request, error);
+}
+
+ibid_code ibid_submit_with(ibid_engine* engine, const char* path, const char* body, size_t n_bytes,
+                           ibid_logits_processor processor, void* processor_user, ibid_callback callback, void* user,
+                           ibid_request** request, ibid_error** error) {
   return guarded(error, [&]() -> ibid_code {
     if (request == nullptr) return told(error, IBID_INVALID, "request must not be NULL.");
     auto out = std::make_unique<ibid_request>();
-    const ibid_code code = submit(engine, path, body, n_bytes, callback, user, error, out->request);
+    const ibid_code code =
+        submit(engine, path, body, n_bytes, callback, user, error, out->request, on_logits(processor, processor_user));
     if (code == IBID_OK) *request = out.release();
     return code;
   });

@@ -140,6 +140,80 @@ TEST_F(Capi, AnswersTwiceTheSameAndAsAStream) {
   ibid_request_free(request);
 }
 
+std::vector<int64_t> ids_of(const std::string& answer) {
+  const Result<Json> json = parse_json(answer);
+  std::vector<int64_t> ids;
+  if (!json || json->find("choices") == nullptr) return ids;
+  for (const Json& id : *first_choice(*json).find("token_ids")->array()) ids.push_back(*id.integer());
+  return ids;
+}
+
+// What a processor was called with; it forces tokens 70 and 71 in turn after `n_free` free ones.
+struct Forcing {
+  size_t n_free = 0, fails_at = SIZE_MAX;
+  std::atomic<int> n_calls = 0;
+  std::atomic<bool> is_freed = false, was_late = false;
+  std::atomic<size_t> n_prompt = 0, n_logits = 0;
+};
+int32_t force(void* user, const int32_t*, size_t n_prompt, const int32_t*, size_t n_answer, float* logits,
+              size_t n_logits) {
+  auto& of = *static_cast<Forcing*>(user);
+  ++of.n_calls;
+  if (of.is_freed) of.was_late = true;
+  of.n_prompt = n_prompt, of.n_logits = n_logits;
+  if (n_answer >= of.fails_at) return 1;
+  if (n_answer < of.n_free) return 0;
+  for (size_t i = 0; i < n_logits; ++i) logits[i] = i == 70 + n_answer % 2 ? 0.0F : -1e30F;
+  return 0;
+}
+
+TEST_F(Capi, AProcessorChangesLogitsBeforeEachDraw) {
+  const Engine engine(model());
+  const std::string asked = body("hello", 9, R"(,"return_token_ids":true,"temperature":0.9)");
+  const auto told_with = [&](Forcing& forcing) {
+    ibid_request* request = nullptr;
+    ibid_error* error = nullptr;
+    const ibid_code code = ibid_submit_with(engine.get(), "/v1/completions", asked.data(), asked.size(), force,
+                                            &forcing, nullptr, nullptr, &request, &error);
+    if (code != IBID_OK) return told(code, nullptr, 0, error);
+    Told answer = next(request);
+    ibid_request_free(request);
+    return answer;
+  };
+  const std::vector<int64_t> plain = ids_of(engine.call("/v1/completions", asked).text);
+  ASSERT_EQ(plain.size(), 9u);
+  Forcing idle{.n_free = 100};
+  EXPECT_EQ(ids_of(told_with(idle).text), plain);
+  EXPECT_GE(idle.n_calls, 9);
+  EXPECT_EQ(idle.n_logits, 260u);
+  EXPECT_GT(idle.n_prompt, 0u);
+  Forcing forcing{.n_free = 3};
+  std::vector<int64_t> expected(plain.begin(), plain.begin() + 3);
+  for (const int64_t id : {71, 70, 71, 70, 71, 70}) expected.push_back(id);
+  EXPECT_EQ(ids_of(told_with(forcing).text), expected);
+  Forcing failing{.n_free = 100, .fails_at = 4};
+  const Told failed = told_with(failing);
+  EXPECT_EQ(failed.code, IBID_INVALID);
+  EXPECT_EQ(failed.message, "The logits processor failed.");
+}
+
+TEST_F(Capi, AProcessorIsNotCalledOnceItsRequestIsFreed) {
+  const Engine engine(model("long.gguf", 1, 2048));
+  const std::string asked = body("hello", 2000);
+  for (int i = 0; i < 8; ++i) {
+    Forcing forcing{.n_free = 5000};
+    ibid_request* request = nullptr;
+    ASSERT_EQ(ibid_submit_with(engine.get(), "/v1/completions", asked.data(), asked.size(), force, &forcing, nullptr,
+                               nullptr, &request, nullptr),
+              IBID_OK);
+    while (forcing.n_calls < 3) std::this_thread::yield();
+    ibid_request_free(request);
+    forcing.is_freed = true;
+    EXPECT_EQ(engine.call("/v1/completions", body("other")).code, IBID_OK);  // some steps pass
+    EXPECT_FALSE(forcing.was_late);
+  }
+}
+
 TEST_F(Capi, PromptsMayBeTokens) {
   const Engine engine(model());
   const Told tokens = engine.call("/tokenize", R"({"content":"hello"})");

@@ -12,6 +12,7 @@
 #include "cli/load_backend.h"
 #include "cli/options/named_options.h"
 #include "kernels/isa.h"
+#include "sample/logits_processor.h"
 #include "server/wire/api_error.h"
 
 namespace ibid::capi {
@@ -60,6 +61,26 @@ LocalError error_of(const ApiError& error) { return error_of(error_response(erro
 bool is_answered(const WebExchange& exchange) { return !exchange.generation && exchange.instances.empty(); }
 
 }  // namespace
+
+// The engine may hold it for a step longer than the caller holds the request.
+class CallersProcessor final : public LogitsProcessor {
+ public:
+  explicit CallersProcessor(LocalEngine::OnLogits on_logits) : on_logits_(std::move(on_logits)) {}
+  Status process(std::span<const TokenId> prompt, std::span<const TokenId> answer, std::span<float> logits) override {
+    const std::lock_guard lock(calling_);
+    if (!is_silent_ && on_logits_(prompt, answer, logits)) return {};
+    return invalid("The logits processor failed.");
+  }
+  void silence() {
+    const std::lock_guard lock(calling_);
+    is_silent_ = true;
+  }
+
+ private:
+  const LocalEngine::OnLogits on_logits_;
+  std::mutex calling_;
+  bool is_silent_ = false;
+};
 
 // ---- Bell ----------------------------------------------------------------------------------------------------------
 
@@ -175,7 +196,8 @@ LocalEngine::~LocalEngine() { close(); }
 
 bool LocalEngine::is_of_this_process() const { return pid_ == getpid(); }
 
-LocalEngine::Submitted LocalEngine::submit(std::string_view path, const std::string_view* body, OnPart on_part) {
+LocalEngine::Submitted LocalEngine::submit(std::string_view path, const std::string_view* body, OnPart on_part,
+                                           OnLogits on_logits) {
   {
     const std::lock_guard lock(mutex_);
     if (is_closed_) return closed();
@@ -190,6 +212,8 @@ LocalEngine::Submitted LocalEngine::submit(std::string_view path, const std::str
     request.body = *body;
   }
   request.as_tenant = "";
+  std::shared_ptr<CallersProcessor> processor;
+  if (on_logits) request.processor = processor = std::make_shared<CallersProcessor>(std::move(on_logits));
   request.arrived = front_->now();
   if (on_part) dispatcher_.start();
   const auto bell = std::make_shared<Bell>();
@@ -212,7 +236,8 @@ LocalEngine::Submitted LocalEngine::submit(std::string_view path, const std::str
     front_->finish(exchange, nullptr);
     return error;
   }
-  auto made = std::make_shared<LocalRequest>(shared_from_this(), bell, std::move(exchange), std::move(on_part));
+  auto made = std::make_shared<LocalRequest>(shared_from_this(), bell, std::move(exchange), std::move(on_part),
+                                             std::move(processor));
   {
     const std::lock_guard lock(mutex_);
     requests_.insert(made.get());
@@ -243,10 +268,11 @@ void LocalEngine::close() {
 // ---- LocalRequest --------------------------------------------------------------------------------------------------
 
 LocalRequest::LocalRequest(std::shared_ptr<LocalEngine> engine, std::shared_ptr<Bell> bell, WebExchange exchange,
-                           LocalEngine::OnPart on_part)
+                           LocalEngine::OnPart on_part, std::shared_ptr<CallersProcessor> processor)
     : engine_(std::move(engine)),
       bell_(std::move(bell)),
       on_part_(std::move(on_part)),
+      processor_(std::move(processor)),
       exchange_(std::move(exchange)) {}
 
 LocalRequest::~LocalRequest() {
@@ -294,6 +320,7 @@ bool LocalRequest::is_stream() {
 }
 
 void LocalRequest::silence() {
+  if (processor_ != nullptr) processor_->silence();
   const std::lock_guard lock(calling_);
   is_silent_ = true;
 }

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -32,6 +33,7 @@ struct LocalError {
 };
 
 class LocalRequest;
+class CallersProcessor;  // local_engine.cc
 
 // Where a request is woken: by the engine's thread, which must not wait and must not end requests.
 class Bell {
@@ -79,8 +81,13 @@ class LocalEngine : public std::enable_shared_from_this<LocalEngine> {
                                                  std::unique_ptr<RequestLog> log);
   ~LocalEngine();
 
-  // `body` null: a GET.
-  Submitted submit(std::string_view path, const std::string_view* body, OnPart on_part);
+  // Changes `logits` in place; false ends the answer with an error.
+  using OnLogits =
+      std::function<bool(std::span<const TokenId> prompt, std::span<const TokenId> answer, std::span<float> logits)>;
+
+  // `body` null: a GET. `on_logits` null: the model's own logits; else called before each draw of the request's
+  // answers, one call at a time, on the engine's threads, until the request has ended or been silenced.
+  Submitted submit(std::string_view path, const std::string_view* body, OnPart on_part, OnLogits on_logits = nullptr);
   void close();  // not from a callback
   bool is_callback_thread() const { return dispatcher_.is_this_thread(); }
   bool is_of_this_process() const;
@@ -104,7 +111,7 @@ class LocalEngine : public std::enable_shared_from_this<LocalEngine> {
 class LocalRequest : public std::enable_shared_from_this<LocalRequest> {
  public:
   LocalRequest(std::shared_ptr<LocalEngine> engine, std::shared_ptr<Bell> bell, WebExchange exchange,
-               LocalEngine::OnPart on_part);
+               LocalEngine::OnPart on_part, std::shared_ptr<CallersProcessor> processor);
   ~LocalRequest();
 
   struct Next {
@@ -117,7 +124,7 @@ class LocalRequest : public std::enable_shared_from_this<LocalRequest> {
   Next next(int64_t timeout_ms);
   void cancel();
   bool is_stream();  // while it runs
-  // No callback runs or follows after this returns, but the one that it is called from.
+  // No callback runs or follows after this returns, nor is the processor called, but the one that it is called from.
   void silence();
   bool has_callback() const { return on_part_ != nullptr; }
   const LocalEngine& engine() const { return *engine_; }
@@ -136,6 +143,7 @@ class LocalRequest : public std::enable_shared_from_this<LocalRequest> {
   const std::shared_ptr<LocalEngine> engine_;
   const std::shared_ptr<Bell> bell_;
   const LocalEngine::OnPart on_part_;
+  const std::shared_ptr<CallersProcessor> processor_;  // may be null
   std::mutex mutex_;
   WebExchange exchange_;
   std::deque<std::string> parts_;

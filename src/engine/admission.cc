@@ -131,6 +131,9 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
                    "prompt_logprobs");
   }
   if (request.searches()) TRY(validate_search(request, model));
+  if (request.searches() && request.processor)
+    return unsupported("A search takes the likeliest of the model's own logits, without a logits processor.",
+                       "num_beams");
   if (!request.resume.tokens.empty()) TRY(validate_resume(request, model));
   if (model.encoder && request.pooling == Pooling::kNone) {
     return unsupported("This model is an encoder: it makes " +

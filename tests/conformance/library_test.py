@@ -13,6 +13,7 @@ import tempfile
 import threading
 
 import tiny_model
+from adapters_test import adapter
 from harness import BUILD, IBID, ROOT, Server, main
 
 os.environ["IBID_LIBRARY"] = str(BUILD / "libibid.so.1")
@@ -153,6 +154,60 @@ def test_chats_are_those_of_the_server_and_guided():
         choice = ibid.SamplingParams(seed=3, structured_outputs=ibid.StructuredOutputsParams(choice=["yes", "no"]))
         assert all(text in ("yes", "no") for text in texts(one.generate(["a", "b", "c"], choice)))
         assert "exactly one" in str(raised(ValueError, ibid.StructuredOutputsParams(regex="a", grammar="b").body))
+
+
+def test_functions_of_python_change_logits():
+    seen = []
+
+    def only_even(answer, logits):
+        seen.append(len(answer))
+        for i in range(1, len(logits), 2):
+            logits[i] = -1e30
+
+    def not_again(prompt, answer, logits):
+        changed = [-1e30 if i in answer else value for i, value in enumerate(logits)]
+        assert prompt and len(changed) == len(logits)
+        return changed
+
+    def fails(answer, logits):
+        if len(answer) == 3:
+            raise KeyError("mine")
+
+    with llm() as one:
+        plain = one.generate("Once", SEEDED)[0].outputs[0].token_ids
+        params = ibid.SamplingParams(temperature=1, seed=7, max_tokens=12, ignore_eos=True, logits_processors=[only_even, not_again])
+        first, beside, second = one.generate(["Once", "Once", "Once"], [params, SEEDED, params])
+        ids = first.outputs[0].token_ids
+        assert first.outputs == second.outputs and beside.outputs[0].token_ids == plain != ids
+        assert all(token % 2 == 0 for token in ids) and len(set(ids)) == 12 and set(range(12)) <= set(seen)
+        error = raised(ibid.InvalidError, one.generate, "Once", ibid.SamplingParams(max_tokens=9, ignore_eos=True, logits_processors=[fails]))
+        assert "logits processor failed" in str(error) and isinstance(error.__cause__, KeyError), error.__cause__
+        assert one.generate("Once", SEEDED)[0].outputs[0].token_ids == plain
+
+        async def stream(one):
+            return [output async for output in one.generate("Once", params)][-1].outputs[0].token_ids
+    with ibid.AsyncLLM(MODEL, threads=1, ctx=1024) as streams:
+        assert asyncio.run(stream(streams)) == ids
+    with Llama(MODEL, n_ctx=1024, n_threads=1) as other:
+        ids_then = other.tokenize(b"Once")
+        answer = other("Once", max_tokens=6, seed=7, ignore_eos=True, return_token_ids=True,
+                       logits_processor=[lambda ids, scores: only_even(ids, scores) if ids[:len(ids_then)] == ids_then else None])
+        assert all(token % 2 == 0 for token in answer["choices"][0]["token_ids"])
+
+
+def test_adapters_are_loaded_when_they_are_first_named():
+    with tempfile.TemporaryDirectory() as folder:
+        path = adapter(pathlib.Path(folder) / "a", 1)
+        with llm(enable_lora=True, max_loras=2) as one:
+            asked = ibid.LoRARequest("one", 1, str(path))
+            plain, with_it = one.generate("Once", GREEDY)[0], one.generate(["Once", "Once"], GREEDY, lora_request=asked)
+            assert with_it[0].outputs == with_it[1].outputs != plain.outputs
+            message = [{"role": "user", "content": "Hi"}]
+            assert one.chat(message, GREEDY, lora_request=asked)[0].outputs != one.chat(message, GREEDY)[0].outputs
+            assert "lora_requests_info{" in one.engine.metrics()
+            raised(ibid.IbidError, one.generate, "Once", GREEDY, lora_request=ibid.LoRARequest("two", 2, folder + "/none"))
+        with llm() as one:
+            raised(ibid.IbidError, one.generate, "Once", GREEDY, lora_request=asked)
 
 
 def test_vectors_are_those_of_the_server():

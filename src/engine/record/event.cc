@@ -119,12 +119,13 @@ void sampling_fields(Ar& ar, Params& p) {
 
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
-  auto& [id, n, max_tokens, pooling, reports_progress, grammar, reasoning, adapter, tpot_target, ttft_target, max_wait,
-         speculation, prompt, sampling, stops, markup, show_special, prompt_logprobs, priority, tenant, cache_salt,
-         weight, search, second_text, resume] = r;
+  auto& [id, n, max_tokens, pooling, reports_progress, grammar, reasoning, adapter, processor, tpot_target, ttft_target,
+         max_wait, speculation, prompt, sampling, stops, markup, show_special, prompt_logprobs, priority, tenant,
+         cache_salt, weight, search, second_text, resume] = r;
   // Grammars stand after as their sources, as stops do; of speculation drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(markup), static_cast<void>(grammar), static_cast<void>(reasoning);
   static_cast<void>(adapter);           // rare_fields(), by its digest
+  static_cast<void>(processor);         // a function
   static_cast<void>(second_text);       // of encoders, which are not recorded
   static_cast<void>(resume);            // rare_fields()
   static_cast<void>(reports_progress);  // changes nothing that is computed

@@ -25,6 +25,7 @@ namespace grammar {
 class Matcher;  // sample/grammar/matcher.h
 }
 struct PlacedAdapter;   // model/adapters.h
+class LogitsProcessor;  // sample/logits_processor.h
 struct AnswerMarkup;    // text/output/answer_stops.h
 class ReasoningBudget;  // text/output/reasoning_budget.h
 class StopSet;          // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
@@ -61,6 +62,7 @@ struct Request {
   std::shared_ptr<const ReasoningBudget> reasoning;  // may be null
   // Of low rank, beside the model's weights; null: none. Blocks of the cache are shared only with equal ones.
   std::shared_ptr<const PlacedAdapter> adapter;
+  std::shared_ptr<LogitsProcessor> processor;  // of the library's caller; may be null. No record has it
   // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
   // step, is refused; who would make a step with decodes take longer than its own tpot_target or one of its tenant's
   // waits. A tpot_target that a decode alone does not keep counts for nothing.

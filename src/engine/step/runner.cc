@@ -7,6 +7,7 @@
 #include "base/grow.h"
 #include "engine/state/search_group.h"
 #include "sample/grammar/matcher.h"
+#include "sample/logits_processor.h"
 #include "text/output/reasoning_budget.h"
 #include "text/output/stop_matcher.h"
 
@@ -221,6 +222,18 @@ void Runner::fill_mask(const Sequence& s, std::span<const TokenId> answer, uint3
   mask[word] = bit;
 }
 
+// With scratch.mask, from the row as the request's own code leaves it.
+Result<TokenRecord> Runner::draw_row(const Sequence& s, size_t row, const SampleHistory& history, SamplerState& state,
+                                     Scratch& scratch, DrawRule* rule) const {
+  std::span<const float> of_row = logits(row);
+  if (LogitsProcessor* processor = s.request->processor.get()) {
+    scratch.processed.assign(of_row.begin(), of_row.end());
+    TRY(processor->process(history.prompt, history.answer, scratch.processed));
+    of_row = scratch.processed;
+  }
+  return s.sampler->sample(of_row, history, state, scratch.sampler, scratch.mask, rule);
+}
+
 // What may follow a beam.
 void Runner::look(const StepPlan& plan, const Task& task, Scratch& scratch) {
   const auto i = static_cast<size_t>(plan.rows[task.row].share);
@@ -272,8 +285,7 @@ void Runner::draw(const StepPlan& plan, const Task& task, Scratch& scratch) {
     DrawRule* rule = nullptr;
     if (!scratch.siblings.empty()) rule = verifier == Verifier::kTypical ? static_cast<DrawRule*>(&typical) : &verify;
     Result<TokenRecord> drawn =
-        result.is_recorded ? recorded_->next(plan, i)
-                           : s.sampler->sample(logits(at), history, result.state, scratch.sampler, scratch.mask, rule);
+        result.is_recorded ? recorded_->next(plan, i) : draw_row(s, at, history, result.state, scratch, rule);
     if (!drawn) {
       result.failure = drawn.error();
       return;
@@ -305,9 +317,8 @@ void Runner::draw_first(const StepPlan& plan, const Task& task, Scratch& scratch
   first.state = s.sampler_state;
   const SampleHistory history{s.tokens, {}};
   fill_mask(s, history.answer, first.state.grammar, scratch.mask);
-  Result<TokenRecord> drawn =
-      result.is_recorded ? recorded_->first(s, first.recorded_end)
-                         : s.sampler->sample(logits(task.row), history, first.state, scratch.sampler, scratch.mask);
+  Result<TokenRecord> drawn = result.is_recorded ? recorded_->first(s, first.recorded_end)
+                                                 : draw_row(s, task.row, history, first.state, scratch, nullptr);
   if (!drawn) {
     first.failure = drawn.error();
     return;

@@ -117,6 +117,7 @@ class Runner {
     SamplerScratch sampler;
     std::vector<TokenId> answer;    // with drafts after it
     std::vector<uint32_t> mask;     // of a row; empty where all may come
+    std::vector<float> processed;   // a row that a LogitsProcessor has changed
     std::vector<Sibling> siblings;  // that a verifier looks at
     std::vector<double> law;        // while it does
   };
@@ -126,6 +127,8 @@ class Runner {
   void score(const StepPlan& plan, Task& task, Scratch& scratch);
   void draw(const StepPlan& plan, const Task& task, Scratch& scratch);
   void draw_first(const StepPlan& plan, const Task& task, Scratch& scratch);
+  Result<TokenRecord> draw_row(const Sequence& sequence, size_t row, const SampleHistory& history, SamplerState& state,
+                               Scratch& scratch, DrawRule* rule) const;
   void read_refused(const Share& share, size_t first_row, int32_t parent, ShareResult& result, Scratch& scratch);
   void look(const StepPlan& plan, const Task& task, Scratch& scratch);
   void fill_mask(const Sequence& sequence, std::span<const TokenId> answer, uint32_t state,

@@ -220,6 +220,7 @@ std::optional<ApiError> ModelService::build(const WebRequest& request, WebExchan
   const int32_t context_len = backend.model().context_len;
   for (Request& r : asked.built.requests) {
     r.adapter = asked.adapter;
+    r.processor = request.processor;
     r.weight = static_cast<float>(terms.weight);
     r.max_wait = static_cast<float>(terms.max_wait);
     r.pooling = asked.own.embedding.pooling;

@@ -11,6 +11,7 @@
 
 namespace ibid {
 
+class LogitsProcessor;  // sample/logits_processor.h
 struct ApiError;
 struct ModelUse;
 struct WebResponse;
@@ -27,9 +28,10 @@ struct WebRequest {
   std::shared_ptr<ModelUse> model = nullptr;
   bool lets_model_go = false;  // unloaded after this request, if nothing else uses it then (Ollama's keep_alive: 0)
   std::shared_ptr<const ApiError> refusal = nullptr;
-  std::shared_ptr<const WebResponse> answer = nullptr;  // that needs no model
-  std::string tenant = {};                              // whose the model is asked for
-  std::function<bool()> is_gone = {};                   // whether the client has gone; null: it has not
+  std::shared_ptr<const WebResponse> answer = nullptr;   // that needs no model
+  std::string tenant = {};                               // whose the model is asked for
+  std::shared_ptr<LogitsProcessor> processor = nullptr;  // of the library's caller
+  std::function<bool()> is_gone = {};                    // whether the client has gone; null: it has not
 
   std::string_view header(std::string_view name) const {
     for (const auto& [key, value] : headers) {
