@@ -86,8 +86,8 @@ function(ibid_module folder)
   if(sources AND NOT name STREQUAL "kernels")  # whose files have flags of their own
     ibid_unite(ibid_${name})
   endif()
-  # One build for the program and for libibid.so: of hidden symbols such code is what a program's is. Kernels refer to
-  # nothing but each other, and go into the library as they are.
+  # One build for the program and for libibid.so: of hidden symbols such code is what a program's is. (The kernels' own
+  # flags are in src/kernels/module.cmake.)
   if(sources AND NOT name STREQUAL "kernels")
     set_target_properties(ibid_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
       VISIBILITY_INLINES_HIDDEN ON)

@@ -90,8 +90,9 @@ class _Handlers:
         self.raised: dict[int, BaseException] = {}  # by a processor, which ends the answer
 
     def forget(self, number: int) -> None:
-        for table in (self.on_part, self.processors, self.raised):
-            table.pop(number, None)  # type: ignore[attr-defined]
+        self.on_part.pop(number, None)
+        self.processors.pop(number, None)
+        self.raised.pop(number, None)
 
 
 class Request:

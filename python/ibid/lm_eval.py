@@ -17,7 +17,7 @@ from lm_eval.api.registry import register_model  # type: ignore[import-not-found
 from .llm import LLM
 from .params import SamplingParams
 
-_SCORE = SamplingParams(temperature=0, max_tokens=0, prompt_logprobs=1)
+_SCORE = SamplingParams(temperature=0, max_tokens=0, prompt_logprobs=1, extra={"echo": True})
 
 
 @register_model("ibid")  # type: ignore[misc,unused-ignore]
@@ -104,7 +104,7 @@ class IbidLM(TemplateLM):  # type: ignore[misc,unused-ignore]
             n = int(given.pop("max_gen_toks", given.pop("max_tokens", self._max_gen_toks)))
             n = min(n, self._max_length - 1)
             sampling = given if given.pop("do_sample", False) else {"temperature": 0.0}
-            known = {key: value for key, value in sampling.items() if key in ("temperature", "top_p", "top_k", "min_p", "seed")}
+            known: dict[str, Any] = {key: sampling[key] for key in ("temperature", "top_p", "top_k", "min_p", "seed") if key in sampling}
             params.append(SamplingParams(max_tokens=n, stop=[until] if isinstance(until, str) else list(until), **known))
             prompts.append(self._tokenizer.encode(context)[-(self._max_length - n):])
         return [output.outputs[0].text for output in self._llm.generate_iter(prompts, params)]

@@ -49,7 +49,7 @@ def _n_parameters(function: LogitsProcessor) -> int:
 
 def floats_at(address: int, n: int) -> Any:
     """`n` floats at an address, to be read and written."""
-    values = (ctypes.c_float * n).from_address(address)
+    values: Any = (ctypes.c_float * n).from_address(address)
     return values if numpy is None else numpy.frombuffer(values, dtype=numpy.float32)
 
 

@@ -6,7 +6,9 @@ find_library(EDIT libedit.a REQUIRED)
 find_library(TINFO libtinfo.a REQUIRED)
 find_library(BSD libbsd.a REQUIRED)
 find_library(MD libmd.a REQUIRED)
-target_link_libraries(ibid_cli PRIVATE ${EDIT} ${TINFO} ${BSD} ${MD})
+# libibid.so, whose linker drops all that would call it, has no place for the versions of libbsd's symbols.
+target_link_libraries(ibid_cli INTERFACE
+  "$<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:TYPE>,SHARED_LIBRARY>>:${EDIT};${TINFO};${BSD};${MD}>")
 add_executable(ibid src/cli/main.cc)
 target_link_libraries(ibid PRIVATE ibid_cli)
 ibid_apart(src/cli/imatrix.cc)

@@ -4,6 +4,10 @@ file(GLOB avx2_sources CONFIGURE_DEPENDS src/kernels/cpu/avx2*/*.cc)
 file(GLOB avx512_sources CONFIGURE_DEPENDS src/kernels/cpu/avx512*/*.cc)
 file(GLOB neon_sources CONFIGURE_DEPENDS src/kernels/cpu/neon*/*.cc)
 file(GLOB baseline_sources CONFIGURE_DEPENDS src/kernels/cpu/baseline/*.cc)
+# What is around them goes into libibid.so as other modules do; the bodies call nothing outside, and go as they are.
+file(GLOB_RECURSE around CONFIGURE_DEPENDS src/kernels/*.cc)
+list(FILTER around EXCLUDE REGEX "/kernels/cpu/[a-z0-9_]+/|_test\\.cc$")
+set_source_files_properties(${around} PROPERTIES COMPILE_OPTIONS "-fPIC;-fvisibility=hidden;-fvisibility-inlines-hidden")
 # At -O3 the straight-line vectoriser of g++ 12 miscompiles chains of the emulated fma (last bits differ); -O2 and all
 # else of -O3 are right.
 set_source_files_properties(${baseline_sources} PROPERTIES COMPILE_OPTIONS "-fno-tree-slp-vectorize")

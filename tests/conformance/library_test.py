@@ -341,7 +341,7 @@ def test_a_script_of_llama_cpp_changes_one_import():
         schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
         held = model.create_chat_completion([{"role": "user", "content": "Hi"}], response_format={"type": "json_object", "schema": schema})
         assert set(json.loads(held["choices"][0]["message"]["content"])) == {"a"}
-        assert "logits_processor" in str(raised(ValueError, model, "a", logits_processor=[len]))
+        assert "stopping_criteria" in str(raised(ValueError, model, "a", stopping_criteria=[len]))
 
 
 def test_the_library_answers_with_the_bytes_of_the_server():

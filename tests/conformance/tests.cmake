@@ -61,6 +61,7 @@ conformance_script(c_example c_example_test.py quick)
 if(TARGET libibid)
   target_link_libraries(complete_example PRIVATE libibid)
   conformance_script(library library_test.py quick)
+  conformance_script(lm_eval lm_eval_test.py by_hand)  # fetches the harness and what it needs
   conformance_script(library_types library_types_test.py slow)
 else()  # the same functions from the modules' own libraries
   target_link_libraries(complete_example PRIVATE ibid_capi)

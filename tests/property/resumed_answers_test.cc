@@ -103,7 +103,9 @@ void hold_to_cuts(std::string_view architecture, DType dtype, DType kv_dtype, ui
     testing::Digests expected;
     for (size_t i = 0; i < cut.size(); ++i) {
       const Whole& whole = answers[i];
-      const size_t n = random() % (whole.records.size() + 1);
+      size_t n = random() % (whole.records.size() + 1);
+      // A replay without text does not find the stop string that ended an answer with its last token.
+      if (seed % 4 == 0 && whole.reason == FinishReason::kStop) n = whole.records.size();
       for (size_t t = 0; t < n; ++t) cut[i].resume.tokens.push_back(whole.records[t].chosen.token);
       if (cut[i].sampling.mirostat != 0 && n > 0) cut[i].resume.mirostat_mu = whole.mus[n - 1];
       places.push_back(n);
