@@ -44,10 +44,7 @@ def test_a_replica_describes_itself():
             assert "lora_requests_info" not in text
             assert (info["context_length"], info["status"], info["tp_size"], info["dp_size"]) == (512, "ready", 1, 1), info
             assert info["model_path"] == json.loads(server.get("/v1/models"))["data"][0]["id"], info
-            assert info["kv_events_config"] is None and info["enable_lora"] is False
-    with served("--no-prefix-cache") as server:
-        assert facts(server.get("/metrics"), "vllm:cache_config_info")[0]["enable_prefix_caching"] == "False"
-        assert json.loads(server.get("/server_info"))["disable_radix_cache"] is True
+            assert info["kv_events_config"] is None and info["enable_lora"] is False and info["disable_radix_cache"] is False
 
 
 def test_prefill_and_decode_apart_give_the_same_answer():

@@ -1,5 +1,5 @@
-// How many cases the slow property suites draw: a quarter of them where `./runtests --slow` runs, all of them by hand
-// (`./runtests --by-hand property`, which sets IBID_ALL_CASES). The kinds of cases are the same.
+// How many cases property suites draw that have many: a quarter of them where `./runtests` and `./runtests --slow` run,
+// all of them by hand (`./runtests --by-hand property`, which sets IBID_ALL_CASES). The kinds of cases are the same.
 #pragma once
 
 #include <cstdlib>
@@ -7,9 +7,10 @@
 
 namespace ibid::testing {
 
-inline int n_cases(int all) {
+inline bool draws_all_cases() {
   const char* asked = std::getenv("IBID_ALL_CASES");
-  return asked != nullptr && std::string_view(asked) == "1" ? all : (all + 3) / 4;
+  return asked != nullptr && std::string_view(asked) == "1";
 }
+inline int n_cases(int all) { return draws_all_cases() ? all : (all + 3) / 4; }
 
 }  // namespace ibid::testing

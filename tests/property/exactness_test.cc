@@ -25,18 +25,20 @@ using testing::TinyModels;
 
 class TinyModel : public ::testing::TestWithParam<std::string_view> {};
 
-// Sixteen schedules for each of four weight dtypes; all dtypes come up among the architectures.
-TEST_P(TinyModel, AnswersTheSameUnderSixtyFourSchedules) {
+// Five schedules for each of four weight dtypes, or twenty by hand; all dtypes come up among the architectures.
+TEST_P(TinyModel, AnswersTheSameUnderAnySchedule) {
+  const int n = testing::n_cases(20);
   const auto architectures = testing::tiny_architectures();
   const auto dtypes = testing::tiny_dtypes();
   const size_t index = static_cast<size_t>(std::ranges::find(architectures, GetParam()) - architectures.begin());
   testing::Totals totals;
   for (size_t i = 0; i < 4; ++i) {
     const size_t turn = index * 4 + i;
-    hold_to_schedules(GetParam(), dtypes[turn % dtypes.size()], kKvDtypes[turn % 3], 1 + turn * 16, 16, 32, totals,
-                      testing::tiny_requests(testing::kVocabSize), static_cast<int32_t>(i) * 16);
+    hold_to_schedules(GetParam(), dtypes[turn % dtypes.size()], kKvDtypes[turn % 3], 1 + turn * 20,
+                      static_cast<uint64_t>(n), 32, totals, testing::tiny_requests(testing::kVocabSize),
+                      static_cast<int32_t>(i) * n);
   }
-  EXPECT_EQ(totals.n_schedules, 64);
+  EXPECT_EQ(totals.n_schedules, 4 * n);
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
   EXPECT_GT(totals.n_accepted, 20);
@@ -47,9 +49,10 @@ TEST_P(TinyModel, AnswersTheSameUnderSixtyFourSchedules) {
     const auto kind = static_cast<testing::DraftKind>(i);
     EXPECT_TRUE(totals.drafted.contains(kind) || priced.contains(kind)) << "no drafts of kind " << i;
   }
+  EXPECT_GE(totals.n_replays, 4) << "of records";
+  if (!testing::draws_all_cases()) return;
   EXPECT_GT(totals.n_blocks_up, 0);
   EXPECT_GT(totals.n_fetched, 0);
-  EXPECT_GT(totals.n_replays, 12) << "of records";
 }
 // Paused after its k-th step, for any k, it goes on unchanged: recomputed, or restored from the host.
 TEST_P(TinyModel, GoesOnAlikePausedAtEveryStep) {

@@ -80,7 +80,8 @@ TEST(ApiRequest, NullMeansAbsentForEveryField) {
 TEST(ApiRequest, EveryFieldRefusesAWrongTypeAndIsNamed) {
   const std::set<std::string> of_text = {"prompt",         "json_schema", "guided_json", "guided_regex",
                                          "guided_grammar", "regex",       "ebnf",        "samplers"};
-  const std::set<std::string> of_object = {"chat_template_kwargs", "stream_options", "json_schema", "guided_json"};
+  const std::set<std::string> of_object = {"chat_template_kwargs", "stream_options", "json_schema", "guided_json",
+                                           "kv_transfer_params"};
   for (const Parameter& p : parameters()) {
     for (const char* wrong : {R"({"x":{"y":1}})", "[[[1]]]", R"("text")", "-3.5"}) {
       const bool fits = (std::string(wrong) == R"("text")" &&

@@ -91,9 +91,9 @@ constexpr MetricRow kTable[] = {
 
     {"prompt_tokens_total", "prompt_tokens_total", nullptr, "counter", "Prompt tokens of queued requests.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
-    {nullptr, "gpu_prefix_cache_queries_total", nullptr, "counter", "The same as prefix_cache_queries_total, once named so.",
+    {nullptr, "gpu_prefix_cache_queries_total", nullptr, "counter", "Prompt tokens looked up in the prefix cache; older name.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
-    {nullptr, "gpu_prefix_cache_hits_total", nullptr, "counter", "The same as prefix_cache_hits_total, once named so.",
+    {nullptr, "gpu_prefix_cache_hits_total", nullptr, "counter", "Prompt tokens found in the prefix cache; older name.",
      [](From f, Samples& to) { to.add(f.counts.cached_tokens); }},
     {nullptr, "prefix_cache_queries_total", nullptr, "counter", "Prompt tokens looked up in the prefix cache.",
      [](From f, Samples& to) { to.add(f.counts.prompt_tokens); }},
