@@ -131,7 +131,7 @@ def main():
         tree.settle(date)
         out = options.out / f"ibid_{version}_{binary.debian}.deb"
         # One thread: how a file is cut for several is written into it.
-        common.run("dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", tree.root, out,
+        common.run("dpkg-deb", "--root-owner-group", "-Zxz", "-z2", "--threads-max=1", "--build", tree.root, out,
                    env=common.environment(date))
     common.written(out)
 
