@@ -53,7 +53,7 @@ constexpr Field kVllm[] = {
     {"guided_regex", R"("a")", kServed},
     {"guided_choice", R"(["a"])", kServed},
     {"guided_grammar", R"("root ::= x")", kRefused},
-    {"kv_transfer_params", R"({"a":1})", kRefused},
+    {"kv_transfer_params", R"({"a":1})", kServed},
     {"vllm_xargs", R"({"a":1})", kRefused},
     {"repetition_detection", R"({"max_pattern_size":3})", kRefused},
 };

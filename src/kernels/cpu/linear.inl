@@ -1,5 +1,5 @@
-// The body of every instruction set's linear.cc: which kernel reads which format. A set whose products of BF16 alone are
-// its own defines IBID_ALL_BUT_BF16 as the set whose others it has: they take minutes to compile.
+// The body of every instruction set's linear.cc: which kernel reads which format. A set whose products of BF16 alone
+// are its own defines IBID_ALL_BUT_BF16 as the set whose others it has: they take minutes to compile.
 #include "kernels/cpu/linear_float.inl"
 #if defined(IBID_ALL_BUT_BF16)
 namespace ibid::cpu::IBID_ALL_BUT_BF16 {
