@@ -21,7 +21,7 @@ packages="g++ cmake ninja-build ccache pkg-config ca-certificates python3 python
 test_packages="libgtest-dev librapidcheck-dev clang-format libzmq5"
 # What the slow tests drive; one whose tool is missing skips.
 slow_packages="curl slowhttptest systemd chromium-headless-shell debootstrap qemu-user-static g++-aarch64-linux-gnu
-  python3-torch libopenblas0-pthread dpkg-dev patchelf umoci crun fish zsh"
+  valgrind python3-torch libopenblas0-pthread dpkg-dev patchelf umoci crun fish zsh"
 
 # last_line: the newest line of standard input in the place of the one before, and the seconds while none comes; errors
 # and warnings stay, and of a compiler what follows them. A loop of this shell: awk may read a pipe in blocks, and show

@@ -42,6 +42,10 @@ if(NOT IBID_SANITIZE)
   add_test(NAME arm64 COMMAND ${if_changed} arm64 ${CMAKE_SOURCE_DIR}/tests/house/arm64.sh ${CMAKE_SOURCE_DIR}
     ${CMAKE_BINARY_DIR}/arm64)
   set_tests_properties(arm64 PROPERTIES LABELS slow TIMEOUT 3600 SKIP_RETURN_CODE 77 COST 2500)
+  add_test(NAME memcheck COMMAND ${CMAKE_SOURCE_DIR}/tests/house/memcheck.sh ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+  set_tests_properties(memcheck PROPERTIES LABELS slow TIMEOUT 900 SKIP_RETURN_CODE 77)
+  add_test(NAME sanitized_all COMMAND ${CMAKE_SOURCE_DIR}/tests/house/sanitized.sh ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR} --all)
+  set_tests_properties(sanitized_all PROPERTIES LABELS by_hand TIMEOUT 7200)
   add_test(NAME sanitized COMMAND ${if_changed} sanitized ${CMAKE_SOURCE_DIR}/tests/house/sanitized.sh ${CMAKE_SOURCE_DIR}
     ${CMAKE_BINARY_DIR})
   set_tests_properties(sanitized PROPERTIES LABELS slow TIMEOUT 3600 SKIP_RETURN_CODE 77 COST 3000)  # it builds: first of all
