@@ -1,24 +1,11 @@
-// The body of every instruction set's linear.cc: which kernel reads which format. A set whose products of BF16 alone
-// are its own defines IBID_ALL_BUT_BF16 as the set whose others it has: they take minutes to compile.
+// The body of every instruction set's linear.cc: which kernel reads which format.
 #include "kernels/cpu/linear_float.inl"
-#if defined(IBID_ALL_BUT_BF16)
-namespace ibid::cpu::IBID_ALL_BUT_BF16 {
-extern const LinearTable kLinear;
-}
-#else
 #include "kernels/cpu/linear_int8.inl"
-#endif
 #include "kernels/cpu/linear_rows.inl"
 
 namespace ibid::cpu::IBID_ISA {
 namespace {
 
-#if defined(IBID_ALL_BUT_BF16)
-void product(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
-  if (task.dtype == DType::kBF16) return product_bf16(task, row, row_end, tile, tile_end);
-  IBID_ALL_BUT_BF16::kLinear.product(task, row, row_end, tile, tile_end);
-}
-#else
 void product(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile, int64_t tile_end) {
   switch (task.dtype) {
     case DType::kF32:
@@ -85,7 +72,6 @@ void product(const LinearTask& task, int64_t row, int64_t row_end, int64_t tile,
       return;
   }
 }
-#endif
 
 }  // namespace
 
