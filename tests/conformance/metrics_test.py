@@ -509,7 +509,8 @@ def promtool(*arguments, lint=None, **more):
 
 
 def test_promtool_accepts_metrics_configuration_and_expressions():
-    promtool("check", "metrics", input=facts()["text"])
+    # Of vLLM's own names the colon alone is complained of.
+    promtool("check", "metrics", input=facts()["text"], lint="^vllm:.* should not contain ':'$")
     # Others' names are what they are: the form must be right, and the names may have what promtool would not choose.
     allowed = r"should not contain ':'|vllm:iteration_tokens_total .*should not have|llamacpp:\w+ .*(base unit|plural)"
     for names in SAME:
