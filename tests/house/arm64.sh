@@ -109,8 +109,9 @@ program() {
 
 # What no product takes part in is the same for each of the tables: norms, attention, noise.
 products='InstructionSets.*:*/Linear.*:LinearInputs.*:Bf16Dot.*:*/PinnedAnswers.*/llama'
-# Two suites of attention take minutes each under the emulator; the answers below have their arithmetic.
-most='-Slow*:ByHand*:TinyModel*:*/TinyModel.*:MoreArchitectures/*:AttentionOfCodes.*:AttentionHeads.*'
+# What takes minutes under the emulator is left to --all: other tests have the same arithmetic.
+most='-Slow*:ByHand*:TinyModel*:*/TinyModel.*:MoreArchitectures/*:*/CodesOfKv.*:AttentionOfCodes.*:AttentionHeads.*'
+most+=':AttentionParity.ALongDecode*:AttentionParity.BitsDoNot*:*/LinearPieces.*/IQ*:*/LinearPieces.*/TQ*'
 if [ "$extent" = --all ]; then
   products='-Slow*:TinyModel*:*/TinyModel.*'
   most='*:-SlowTinyModels.*EveryArchitecture*:SlowBf16Dot.*'
