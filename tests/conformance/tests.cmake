@@ -27,7 +27,7 @@ conformance_script(quantize quantize_test.py slow)
 # By hand: how much of a file's mapping is resident is the system's choice, and so is when memory that an idle server
 # brings is there.
 conformance_script(memory_held memory_held_test.py by_hand)
-conformance_script(training training_test.py slow)
+conformance_script(training training_test.py by_hand)
 set_target_properties(hidden_states PROPERTIES EXCLUDE_FROM_ALL OFF)  # which it runs
 conformance_script(packaging packaging_test.py slow)
 conformance_script(packages packages_test.py slow)
