@@ -43,7 +43,7 @@ def spellings(value):
 def suite(folder):
     try:
         subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:",
-                        PACKAGE, "-d", folder], check=True, timeout=300, capture_output=True)
+                        PACKAGE, "-d", folder], check=True, timeout=120, capture_output=True)
     except (subprocess.SubprocessError, OSError) as error:
         print("the source package of jsonschema cannot be had:", error)
         sys.exit(77)
