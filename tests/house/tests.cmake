@@ -43,7 +43,7 @@ if(NOT IBID_SANITIZE)
     ${CMAKE_BINARY_DIR}/arm64)
   set_tests_properties(arm64 PROPERTIES LABELS slow TIMEOUT 3600 SKIP_RETURN_CODE 77 COST 2500)
   add_test(NAME memcheck COMMAND ${CMAKE_SOURCE_DIR}/tests/house/memcheck.sh ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
-  set_tests_properties(memcheck PROPERTIES LABELS slow TIMEOUT 900 SKIP_RETURN_CODE 77)
+  set_tests_properties(memcheck PROPERTIES LABELS slow TIMEOUT 1800 SKIP_RETURN_CODE 77)
   add_test(NAME sanitized_all COMMAND ${CMAKE_SOURCE_DIR}/tests/house/sanitized.sh ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR} --all)
   set_tests_properties(sanitized_all PROPERTIES LABELS by_hand TIMEOUT 7200)
   add_test(NAME sanitized COMMAND ${if_changed} sanitized ${CMAKE_SOURCE_DIR}/tests/house/sanitized.sh ${CMAKE_SOURCE_DIR}
