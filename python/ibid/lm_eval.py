@@ -117,5 +117,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # The class above is of __main__; the harness finds models by their name, whoever registered them.
+    # The class above is of __main__; the harness finds models by their registered names.
     main()
