@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 
+#include "model/vision/prompt_pictures.h"
 #include "sample/grammar/matcher.h"
 #include "text/output/stop_matcher.h"
 
@@ -40,6 +41,25 @@ Status validate_search(const Request& request, const ModelFacts& model) {
   if (request.sampling.logprobs > 0) return not_beside("top_logprobs");
   if (request.grammar && request.grammar->n_choices() < search.width)
     return invalid("The grammar's matcher has too few choices for the search.", "grammar");
+  return {};
+}
+
+// What stands in the place of tokens.
+Status validate_pictures(const Request& request, const ModelFacts& model) {
+  if (model.picture_row_len == 0) return unsupported("This model takes no pictures.", "image_url");
+  if (request.pooling != Pooling::kNone || model.encoder)
+    return unsupported("A text's vector is made without pictures.", "image_url");
+  if (model.sees_whole_pictures && request.prompt_logprobs >= 0)
+    return unsupported("This model computes a picture in one step, which has no room for as many log-probabilities.",
+                       "prompt_logprobs");
+  int32_t last = 0;
+  for (const PlacedPicture& p : request.pictures->all()) {
+    if (p.rows == nullptr || p.rows->row_len != model.picture_row_len || p.rows->rows < 1 || p.rows->columns < 1)
+      return invalid("A picture was made for another model.", "image_url");
+    if (p.first < last || p.rows->n_cells() > static_cast<int32_t>(request.prompt.size()) - p.first)
+      return invalid("A picture's cells are not tokens of the prompt.", "image_url");
+    last = p.end();
+  }
   return {};
 }
 
@@ -134,6 +154,7 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
   if (request.searches() && request.processor)
     return unsupported("A search takes the likeliest of the model's own logits, without a logits processor.",
                        "num_beams");
+  if (request.pictures) TRY(validate_pictures(request, model));
   if (!request.resume.tokens.empty()) TRY(validate_resume(request, model));
   if (model.encoder && request.pooling == Pooling::kNone) {
     return unsupported("This model is an encoder: it makes " +

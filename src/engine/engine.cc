@@ -8,6 +8,7 @@
 #include "engine/memory_plan.h"
 #include "engine/step/measure_steps.h"
 #include "model/model.h"
+#include "model/vision/prompt_pictures.h"
 #include "spec/lookup/free_proposers.h"
 #include "text/tokenizer/tokenizer.h"
 #include "worker/disk_thread.h"
@@ -25,6 +26,8 @@ BatchLimits batch_limits(const ModelFacts& facts, const EngineOptions& options) 
           .context_len = facts.context_len,
           .block_len = options.block_len,
           .keeps_states = facts.state_bytes > 0,
+          .turns_by_axes = facts.turns_by_axes,
+          .sees_whole_pictures = facts.sees_whole_pictures,
           .keeps_blocks = !facts.encoder};
 }
 // How long an engine without other work waits for a disk before it looks for requests again, in seconds.
@@ -160,6 +163,7 @@ Engine::Engine(Parts parts)
                   .max_sequences = options_.max_sequences,
                   .context_len = worker_->facts().context_len,
                   .policy = options_.policy,
+                  .sees_whole_pictures = worker_->facts().sees_whole_pictures,
                   .reads_whole = worker_->facts().encoder.has_value()}),
       speculation_(worker_->facts(), options_, cache_, scheduler_),
       runner_(*worker_, worker_->stream().host(), batch_limits(worker_->facts(), options_), parts.clock),
@@ -178,6 +182,16 @@ Engine::~Engine() = default;
 Result<AdmittedRequest> Engine::admit(Request request) const {
   if (pins_drafts(request.speculation.verifier) && speculation_.reads_prompts())
     request.speculation.reads_prompt = true;
+  if (request.pictures != nullptr && worker_->facts().sees_whole_pictures) {
+    const int32_t most = options_.step_tokens - options_.max_sequences;  // beside decodes
+    for (const PlacedPicture& p : request.pictures->all()) {
+      if (p.rows->n_cells() <= most) continue;
+      return invalid("A picture has " + std::to_string(p.rows->n_cells()) +
+                         " tokens, which one step must compute, and " + std::to_string(most) +
+                         " fit; start with a larger --step-tokens.",
+                     "image_url");
+    }
+  }
   return ibid::admit(std::move(request), worker_->facts(), has_text_);
 }
 

@@ -18,6 +18,8 @@ namespace ibid {
 namespace {
 
 constexpr auto kIdleTurn = std::chrono::milliseconds(100);
+// Of the time of steps, what pictures may take besides; and seconds of a turn without steps.
+constexpr double kPictureShare = 1.0 / 3, kPictureTurn = 0.02;
 constexpr auto kWorkingTurn = std::chrono::milliseconds(1);  // idle, with something to do for later
 
 // One entry of the queue in: a request, or the cancelling of one.
@@ -30,6 +32,7 @@ struct Errand {
 
 struct EngineThread::State {
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<PictureEncoder> pictures;  // may be null
   OnOutput on_output;
   int32_t max_sequences, max_waiting;
 
@@ -46,6 +49,7 @@ struct EngineThread::State {
   // The engine's thread alone:
   std::vector<Errand> errands;
   int32_t n_new_sequences = 0;  // of this turn
+  double picture_credit = 0;    // seconds
   std::vector<Output> outputs;  // there is always room for those of one request
 
   std::thread thread;
@@ -54,6 +58,9 @@ struct EngineThread::State {
   bool wait_for_errands(bool idle);
   void run_errands();
   Status take(AdmittedRequest request);
+  void begin(AdmittedRequest request, const Status& ready);
+  void cancel(RequestId id);
+  void encode_pictures(bool idle, double step_seconds);
   void end_unstarted(RequestId id, int32_t n, FinishReason reason, const Error& error);
   void end_all();
   int32_t n_waiting_with(int32_t n) const;
@@ -65,7 +72,12 @@ void EngineThread::State::loop() {
   bool idle = true;
   while (wait_for_errands(idle)) {
     run_errands();
+    const double begun = steady_clock().now();
     idle = !engine->step(outputs);
+    if (pictures != nullptr && pictures->has_work()) {
+      encode_pictures(idle, steady_clock().now() - begun);
+      idle = false;
+    }
     turn_finished(!idle);
   }
   end_all();
@@ -84,16 +96,47 @@ bool EngineThread::State::wait_for_errands(bool idle) {
 void EngineThread::State::run_errands() {
   for (Errand& errand : errands) {
     if (!errand.request) {
-      engine->cancel(errand.id);
-      continue;
+      cancel(errand.id);
+    } else if (pictures != nullptr && (*errand.request)->to_encode != nullptr) {
+      const int32_t n = (*errand.request)->n, n_sequences = (*errand.request)->n_sequences();
+      try {
+        pictures->add(std::move(*errand.request));
+      } catch (const std::bad_alloc&) {
+        end_unstarted(errand.id, n, FinishReason::kError, out_of_memory());
+        n_new_sequences += n_sequences;
+      }
+    } else {
+      begin(std::move(*errand.request), {});
     }
-    const int32_t n = (*errand.request)->n, n_sequences = (*errand.request)->n_sequences();
-    if (Status taken = take(std::move(*errand.request)); !taken) {
-      end_unstarted(errand.id, n, FinishReason::kError, taken.error());
-    }
-    n_new_sequences += n_sequences;
   }
   errands.clear();
+}
+
+// Of a request that waits for nothing but the engine, or cannot have what it waited for.
+void EngineThread::State::begin(AdmittedRequest request, const Status& ready) {
+  const RequestId id = request->id;
+  const int32_t n = request->n, n_sequences = request->n_sequences();
+  const Status taken = ready.ok() ? take(std::move(request)) : ready;
+  if (!taken) end_unstarted(id, n, FinishReason::kError, taken.error());
+  n_new_sequences += n_sequences;
+}
+
+void EngineThread::State::cancel(RequestId id) {
+  const int32_t n_before = pictures != nullptr ? pictures->n_sequences() : 0;
+  const int32_t n = pictures != nullptr ? pictures->cancel(id) : 0;
+  if (n == 0) return engine->cancel(id);
+  end_unstarted(id, n, FinishReason::kCancelled, {});
+  n_new_sequences += n_before - pictures->n_sequences();
+}
+
+// Beside steps pictures get a share of the time, saved up until it is a piece's; without any they get all of it.
+void EngineThread::State::encode_pictures(bool idle, double step_seconds) {
+  picture_credit += step_seconds * kPictureShare;
+  if (!idle && picture_credit <= 0) return;
+  const double begun = steady_clock().now();
+  pictures->advance(idle ? kPictureTurn : picture_credit,
+                    [this](AdmittedRequest request, const Status& ready) { begin(std::move(request), ready); });
+  picture_credit = idle ? 0 : picture_credit - (steady_clock().now() - begun);
 }
 
 // First makes room for all outputs that the engine will need for this request and all others: later there may be no
@@ -128,6 +171,8 @@ void EngineThread::State::end_all() {
   for (const Errand& errand : errands) {
     if (errand.request) end_unstarted(errand.id, (*errand.request)->n, FinishReason::kCancelled, {});
   }
+  for (const AdmittedRequest& r : pictures != nullptr ? pictures->take_all() : std::vector<AdmittedRequest>{})
+    end_unstarted(r->id, r->n, FinishReason::kCancelled, {});
   tell(false);
   engine->cancel_all();
   engine->step(outputs);
@@ -145,6 +190,7 @@ void EngineThread::State::turn_finished(bool busy) {
   {
     const std::lock_guard lock(mutex);
     stats = engine->stats();
+    if (pictures != nullptr) stats.pictures = pictures->stats();
     n_uncounted -= std::exchange(n_new_sequences, 0);
   }
   tell(busy);
@@ -156,13 +202,15 @@ void EngineThread::State::tell(bool busy) {
   outputs.clear();
 }
 
-EngineThread::EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output) : state_(std::make_unique<State>()) {
+EngineThread::EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output, std::unique_ptr<PictureEncoder> pictures)
+    : state_(std::make_unique<State>()) {
   state_->max_sequences = engine->options().max_sequences;
   state_->max_waiting = engine->options().max_waiting;
   state_->stats = engine->stats();
   state_->outputs.reserve(kMaxChoices);
   state_->heartbeat = steady_clock().now();
   state_->engine = std::move(engine);
+  state_->pictures = std::move(pictures);
   state_->on_output = std::move(on_output);
   state_->thread = std::thread([state = state_.get()] {
     name_thread("ibid-engine");
@@ -182,6 +230,8 @@ EngineThread::~EngineThread() {
 RequestId EngineThread::next_id() { return RequestId{state_->next_id++}; }
 
 Status EngineThread::submit(Request request) {
+  if (request.to_encode != nullptr && state_->pictures == nullptr)
+    return unsupported("No vision tower is loaded.", "image_url");
   ASSIGN_OR_RETURN(AdmittedRequest admitted, state_->engine->admit(std::move(request)));
   const std::lock_guard lock(state_->mutex);
   const int32_t n = admitted->n_sequences();

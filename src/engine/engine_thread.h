@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/picture_encoder.h"
 
 namespace ibid {
 
@@ -17,7 +18,8 @@ class EngineThread {
   // computed a piece of a prompt), and the state after it: each new n_steps is reported once or more.
   // The outputs may be moved from. It must not block and must not throw: a server posts to its own executor from here.
   using OnOutput = std::function<void(std::span<Output>, const EngineStats&)>;
-  EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output);
+  // `pictures`: on the engine's stream; null: requests with pictures to encode are refused.
+  EngineThread(std::unique_ptr<Engine> engine, OnOutput on_output, std::unique_ptr<PictureEncoder> pictures = nullptr);
   ~EngineThread();  // cancels what runs, then joins
 
   // A fresh id, never reused in this process.

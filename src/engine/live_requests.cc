@@ -81,8 +81,16 @@ LiveRequests::Live LiveRequests::make(const AdmittedRequest& given) {
     out.sequences.push_back(std::move(s));
   }
   if (request->speculation.reads_prompt) out.sequences.front()->n_without_hidden = 0;
+  if (request->pictures != nullptr) name_pictures(out);
   if (request->searches()) make_group(out);
   return out;
+}
+
+void LiveRequests::name_pictures(Live& live) {
+  const Request& request = *live.sequences.front()->request;
+  std::optional<std::vector<TokenId>> names = picture_names_.of(request.prompt, *request.pictures);
+  if (!names) throw std::bad_alloc();  // so many pictures that none has a name left
+  for (const auto& s : live.sequences) s->names = *names;
 }
 
 // The sequence is what one is whose blocks were taken after these tokens of its answer.

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "engine/admission.h"
 #include "engine/state/engine_options.h"
+#include "engine/state/picture_names.h"
 #include "engine/state/search_group.h"
 #include "engine/state/sequence.h"
 #include "engine/step/settle.h"
@@ -63,6 +64,7 @@ class LiveRequests {
     std::unique_ptr<SearchGroup> group;                        // of a search
     bool is_cancelled = false;
   };
+  void name_pictures(Live& live);
   Live make(const AdmittedRequest& request);
   void resume(Sequence& sequence, FinishReason over) const;
   void make_group(Live& live) const;
@@ -87,6 +89,7 @@ class LiveRequests {
   std::vector<RequestId> over_;       // the same
   double next_due_ = std::numeric_limits<double>::infinity();
   int64_t n_overdue_ = 0;
+  PictureNames picture_names_;
   int64_t next_sequence_ = 0;
   int64_t n_made_ = 0;  // sequences
 };

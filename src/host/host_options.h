@@ -29,6 +29,15 @@ struct AdapterArgs {
   int32_t n_slots() const;   // 0: there are none, and none may be loaded
 };
 
+// What makes pictures readable for the model (model/vision/tower.h).
+struct PictureArgs {
+  // A GGUF file with the vision tower; empty: the tower of the model's own folder, where it has one; kNoTower: none.
+  std::string tower;
+  int64_t max_patches = 0;                   // of a picture; 0: 16,384
+  int64_t kept_bytes = int64_t{256} << 20;   // of rows of pictures that were shown lately
+};
+inline constexpr std::string_view kNoTower = "none";
+
 // The model, and the machine that it runs on. `isa` and `reference_kernels` are state of the whole process, which the
 // last load() or size() sets (host/host.h).
 struct ModelArgs {
@@ -43,6 +52,7 @@ struct ModelArgs {
   NumaPolicy numa;
   bool reference_kernels = false;
   AdapterArgs adapters;
+  PictureArgs pictures;
   bool keep_packed = false;  // its weights as kernels read them, in a file of the cache folder
 };
 

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "engine/engine_size.h"
 #include "format/fetched_file.h"
+#include "format/model_digest.h"
 #include "format/registry.h"
 #include "format/source.h"
 #include "host/proposers.h"
@@ -218,6 +219,43 @@ int64_t adapter_bytes(const AdapterArgs& args, const Loaded& sized) {
   return std::max(args.memory_bytes, of_named + (args.may_load && args.memory_bytes == 0 ? kForOthers : 0));
 }
 
+constexpr int64_t kDefaultPatches = 16384;
+
+int64_t most_patches(const PictureArgs& args) { return args.max_patches > 0 ? args.max_patches : kDefaultPatches; }
+
+// The tower that is named, or the folder's own.
+Status find_tower(const PictureArgs& args, Loaded& out) {
+  if (args.tower == kNoTower || (args.tower.empty() && !has_tower(*out.file))) return {};
+  LoadedTower tower = {.file = out.file};
+  if (!args.tower.empty()) {
+    ASSIGN_OR_RETURN(const std::string path, resolve(args.tower));
+    ASSIGN_OR_RETURN(ModelFile file, ModelFile::open(path));
+    tower.file = std::make_shared<const ModelFile>(std::move(file));
+  }
+  ASSIGN_OR_RETURN(tower.config, read_tower(*tower.file));
+  const ModelConfig& config = out.model->config();
+  if (!config.takes_pictures())
+    return unsupported("ibid shows no pictures to " + config.architecture + "; start with --mmproj none", "mmproj");
+  if (tower.config.out_width != config.width || tower.config.n_parts() != 1 + config.n_picture_layers) {
+    return invalid("the vision tower gives rows of " + std::to_string(tower.config.out_width) + " numbers for " +
+                       std::to_string(tower.config.n_parts()) + " layers, and the model reads " +
+                       std::to_string(config.width) + " for " + std::to_string(1 + config.n_picture_layers) +
+                       "; it belongs to another model",
+                   "mmproj");
+  }
+  out.memory.add("vision tower", static_cast<int64_t>(tower_bytes(*tower.file)));
+  out.memory.add("pictures", run_bytes(tower.config, most_patches(args)) + args.kept_bytes);
+  out.tower = std::move(tower);
+  return {};
+}
+
+Status load_tower(const PictureArgs& args, Loaded& out) {
+  if (!out.tower) return {};
+  const std::string digest = model_digest(*out.tower->file, cache_folder()).hex();
+  ASSIGN_OR_RETURN(out.tower->tower, Tower::load(out.tower->file, digest, most_patches(args), *out.stream));
+  return {};
+}
+
 // Of what was sized: the proposer, what the engine holds, and the keys and values that there is room for.
 Status size_beside_model(const ModelArgs& args, const StepLimits& limits, const OnProgress& progress, Loaded& out) {
   TRY(size_proposers(limits, out, progress));
@@ -259,6 +297,7 @@ Result<Loaded> size_with(const LoadedText& text, int32_t context_len, const Mode
   for (const MemoryPart& part : beside.parts) out.memory.add(part.name, part.bytes);
   if (out.adapters != nullptr)
     out.memory.add("adapters", adapter_bytes(args.adapters, out) + out.model->memory().adapter_bytes);
+  TRY(find_tower(args.pictures, out));
   const MemoryPlan before = out.memory;
   Status sized = size_beside_model(args, limits, progress, out);
   if (!sized.ok() && sized.error().kind == ErrorKind::kExhausted && limits.spec.finds_own && out.eagle) {
@@ -313,6 +352,7 @@ Result<Loaded> load_whole(const ModelArgs& args, const StepLimits& limits, const
                    }));
   TRY(load_adapters(args.adapters, out));
   if (out.adapters != nullptr) out.model->adapters()->limit_bytes(of_adapters);
+  TRY(load_tower(args.pictures, out));
   if (!out.draft) return out;
   ModelOptions of_draft = out.draft->model->options();
   if (!out.draft->skipped.empty()) {

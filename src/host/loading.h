@@ -14,6 +14,7 @@
 #include "host/load_progress.h"
 #include "model/adapter_shelf.h"
 #include "model/model.h"
+#include "model/vision/tower.h"
 #include "spec/drawn/draft_tree.h"
 #include "spec/experimental/text_store.h"
 #include "spec/heads/eagle_head.h"
@@ -50,6 +51,13 @@ struct LoadedEagle {
   EagleSizes sizes;
 };
 
+// The vision tower beside a model.
+struct LoadedTower {
+  std::shared_ptr<const ModelFile> file;
+  std::shared_ptr<const Tower> tower;  // null: only sized
+  TowerConfig config;
+};
+
 // A model, with weights or only sized, and all that it borrows. Moves freely: what an engine refers to stays where it
 // is.
 struct Loaded {
@@ -60,6 +68,7 @@ struct Loaded {
   std::shared_ptr<Stream> stream;
   std::unique_ptr<Model> model;
   std::shared_ptr<AdapterShelf> adapters;  // of the model; null: none may be loaded
+  std::optional<LoadedTower> tower;        // none: the model reads no pictures
   std::optional<LoadedDraft> draft;
   std::optional<LoadedHeads> heads;
   std::optional<LoadedEagle> eagle;

@@ -9,6 +9,9 @@ BatchArrays::BatchArrays(int32_t block_len, const BatchSizes& sizes) : block_len
   for (std::vector<int32_t>* each : {&query_start_, &block_start_, &kv_len_}) each->reserve(sizes.n_sequences + 1);
   tokens_.reserve(sizes.n_tokens);
   types_.reserve(sizes.n_tokens);
+  inputs_.reserve(sizes.n_tokens);
+  axes_.reserve(3 * sizes.n_tokens);
+  ends_.reserve(sizes.n_tokens);
   state_in_.reserve(sizes.n_sequences);
   adapters_.reserve(sizes.n_sequences + 1);
   state_out_.reserve(sizes.n_tokens);
@@ -21,11 +24,12 @@ BatchArrays::BatchArrays(int32_t block_len, const BatchSizes& sizes) : block_len
 
 void BatchArrays::clear() {
   for (std::vector<int32_t>* each :
-       {&positions_, &places_, &slots_, &logit_rows_, &path_slots_, &state_in_, &state_out_})
+       {&positions_, &places_, &slots_, &logit_rows_, &path_slots_, &state_in_, &state_out_, &axes_, &ends_})
     each->clear();
   for (std::vector<int32_t>* each : {&query_start_, &block_start_, &path_start_, &kv_len_}) each->assign(1, 0);
   tokens_.clear();
   types_.clear();
+  inputs_.clear();
   adapters_.clear();
   block_table_.clear();
 }
@@ -35,6 +39,28 @@ void BatchArrays::add_viewed(TokenId token, int32_t position, int32_t place, int
   add(token, position, slot);
   places_.push_back(place);
   kv_len_.back() = kv_len;
+}
+
+void BatchArrays::set_axes(const std::array<int32_t, 3>& at) {
+  fill_axes(tokens_.size() - 1);
+  axes_.insert(axes_.end(), at.begin(), at.end());
+}
+
+// Of the first n tokens.
+void BatchArrays::fill_axes(size_t n) {
+  for (size_t t = axes_.size() / 3; t < n; ++t) axes_.insert(axes_.end(), 3, positions_[t]);
+}
+
+void BatchArrays::set_end(int32_t end) {
+  CHECK(end > positions_.back() && places_.empty());
+  fill_ends(tokens_.size() - 1);
+  ends_.push_back(end);
+  kv_len_.back() = std::max(kv_len_.back(), end);
+}
+
+// Of the first n tokens.
+void BatchArrays::fill_ends(size_t n) {
+  for (size_t t = ends_.size(); t < n; ++t) ends_.push_back(positions_[t] + 1);
 }
 
 void BatchArrays::add_run(std::span<const TokenId> tokens, int32_t position, std::span<const BlockId> blocks) {
@@ -51,7 +77,10 @@ void BatchArrays::end_sequence() {
   kv_len_.push_back(0);
 }
 
-ForwardBatch BatchArrays::batch() const {
+ForwardBatch BatchArrays::batch() {
+  if (!inputs_.empty()) inputs_.resize(tokens_.size(), nullptr);
+  if (!axes_.empty()) fill_axes(tokens_.size());
+  if (!ends_.empty()) fill_ends(tokens_.size());
   CHECK(query_start_.back() == n_tokens() && (places_.empty() || places_.size() == tokens_.size()) &&
         (types_.empty() || types_.size() == tokens_.size()) &&
         (state_out_.empty() || state_out_.size() == tokens_.size()) &&
@@ -75,6 +104,9 @@ ForwardBatch BatchArrays::batch() const {
           .path_slots = has_paths ? path_slots_.data() : nullptr,
           .state_in = state_out_.empty() ? nullptr : state_in_.data(),
           .state_out = state_out_.empty() ? nullptr : state_out_.data(),
+          .inputs = inputs_.empty() ? nullptr : inputs_.data(),
+          .axes = axes_.empty() ? nullptr : axes_.data(),
+          .ends = ends_.empty() ? nullptr : ends_.data(),
           .adapters = adapters_.empty() ? nullptr : adapters_.data()};
 }
 

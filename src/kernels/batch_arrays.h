@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -50,6 +51,15 @@ class BatchArrays {
   // The same of a batch of views: its place in the sequence's table is not its position. All tokens of a batch have
   // places, or none.
   void add_viewed(TokenId token, int32_t position, int32_t place, int32_t slot);
+  // Of the token that was added last: what stands in the place of its embedding (ForwardBatch::inputs).
+  void set_input(const float* row) {
+    inputs_.resize(tokens_.size(), nullptr);
+    inputs_.back() = row;
+  }
+  // And what RoPE turns it by; others turn by their position on all axes.
+  void set_axes(const std::array<int32_t, 3>& at);
+  // Of the token that was added last: the place behind the last one that it reads, behind its own.
+  void set_end(int32_t end);
   // Of an encoder that reads pairs, for each token after it was added: which of the two texts it is of.
   void add_type(uint8_t type) { types_.push_back(type); }
   // The path of the token that is added next: n slots, ascending by position, its own the last. To be written before
@@ -95,9 +105,12 @@ class BatchArrays {
   int32_t first_token(int32_t s) const { return query_start_[static_cast<size_t>(s)]; }
 
   // Views into the arrays, valid until the next change. The last sequence was ended.
-  ForwardBatch batch() const;
+  ForwardBatch batch();
 
  private:
+  void fill_axes(size_t n);
+  void fill_ends(size_t n);
+
   int32_t block_len_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_, places_, slots_, query_start_, block_start_, logit_rows_, path_start_, path_slots_;
@@ -105,7 +118,9 @@ class BatchArrays {
   std::vector<BlockId> block_table_;
   std::vector<uint8_t> types_;
   std::vector<int32_t> state_in_, state_out_;
-  std::vector<int32_t> adapters_;  // of the first sequences; later ones have none. Empty: no one has one
+  std::vector<const float*> inputs_;  // of the first tokens; later ones have none. Empty: no one has one
+  std::vector<int32_t> axes_, ends_;  // likewise, the first three of each token
+  std::vector<int32_t> adapters_;     // of the first sequences; later ones have none. Empty: no one has one
 };
 
 }  // namespace ibid

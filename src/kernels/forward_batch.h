@@ -24,6 +24,7 @@
 // result.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -61,6 +62,17 @@ struct ForwardBatch {
   const int32_t* state_in = nullptr;   // [S]
   const int32_t* state_out = nullptr;  // [T]
 
+  // Pictures. Null where no token of the step is of one. Else [T]: null, or what stands in the place of the token's
+  // embedding: C floats, then C more for each of the first layers that add some (ModelConfig::n_picture_layers).
+  const float* const* inputs = nullptr;
+  // Null: RoPE turns all by `positions`. Else [T, 3], the positions that it turns by on each axis (ops::Rope::axes),
+  // which a picture's rows and columns count on; a token then reads by `positions` as ever.
+  const int32_t* axes = nullptr;
+
+  // Null: a token reads places up to its own. Else [T], the place behind the last one that it reads, which is behind
+  // its own: cells of one picture may see each other so. Windows begin as ever.
+  const int32_t* ends = nullptr;
+
   // Null where no sequence of the step has an adapter. Else the slot of each one's (model/adapters.h); -1: none.
   const int32_t* adapters = nullptr;  // [S]
 
@@ -82,10 +94,15 @@ struct ForwardBatch {
   }
   // [T] What tokens read by: each one reads places up to its own.
   const int32_t* read_by() const { return places != nullptr ? places : positions; }
+  // The places [first, end) that token t reads in a layer of this window; 0: all.
+  int32_t first_read(int32_t t, int32_t window) const {
+    return window > 0 ? std::max(0, read_by()[t] + 1 - window) : 0;
+  }
+  int32_t end_read(int32_t t) const { return ends != nullptr ? ends[t] : read_by()[t] + 1; }
   // The slot in which token t, of sequence s, reads the key and value of `place`: without a view, of that position.
   int32_t slot_read(int32_t s, int32_t t, int32_t place) const {
     const int32_t on_path = place - (read_by()[t] + 1 - static_cast<int32_t>(path(t).size()));
-    if (on_path >= 0) return path(t)[static_cast<size_t>(on_path)];
+    if (on_path >= 0 && !path(t).empty()) return path(t)[static_cast<size_t>(on_path)];
     return raw(blocks(s)[static_cast<size_t>(place / block_len)]) * block_len + place % block_len;
   }
 };

@@ -103,8 +103,13 @@ struct Rope {
   float magnitude = 1.0f;
   const double* frequency = nullptr;  // [n_pairs], owned by the model
   int first = 0;
+  // [n_pairs], owned by the model: by which of a token's three positions a pair turns (M-RoPE, Wang et al. 2024,
+  // Qwen2-VL, section 2.1); null: all by the first.
+  const uint8_t* axes = nullptr;
 };
 // cos_sin[T, 2 * n_pairs]: cosines then sines of each token, computed once per step in double precision, rounded once.
+// positions[T], or [T, kRopeAxes]: one for each axis.
+inline constexpr int64_t kRopeAxes = 3;
 void rope_angles(Stream& s, const TensorView& cos_sin, const Rope& rope, std::span<const int32_t> positions);
 // Rotates x[T, n_heads * D] in place.
 void rope(Stream& s, const TensorView& x, int head_len, const Rope& rope, const TensorView& cos_sin);
@@ -185,6 +190,11 @@ void sigmoid_mul(Stream& s, const TensorView& out, const TensorView& x, const Te
 // out[j][T, G n_j] has part j of each group.
 inline constexpr size_t kMaxGroupParts = 4;
 void part_groups(Stream& s, std::span<const TensorView> out, const TensorView& x, int64_t n_groups);
+
+// Rows from outside of the step (ForwardBatch::inputs): x[t, :] = rows[t][from, from + C), or += those, for each t
+// whose row is not null.
+void put_rows(Stream& s, const TensorView& x, std::span<const float* const> rows, int64_t from);
+void add_rows(Stream& s, const TensorView& x, std::span<const float* const> rows, int64_t from);
 
 // out[R, C] = x[rows[i], :].
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);

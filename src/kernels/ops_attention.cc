@@ -22,7 +22,7 @@ OpWork work_of(int64_t q_len, int64_t out_len, const PagedKv& kv, const ForwardB
   for (int32_t s = 0; s < batch.n_sequences; ++s) {
     int32_t first = batch.kv_len[s];  // of the positions that are read
     for (int32_t t = batch.query_start[s]; t < batch.query_start[s + 1]; ++t) {
-      const int32_t end = batch.read_by()[t] + 1, begin = window > 0 ? std::max(0, end - window) : 0;
+      const int32_t end = batch.end_read(t), begin = batch.first_read(t, window);
       pairs += end - begin;
       first = std::min(first, begin);
     }

@@ -9,7 +9,8 @@ void rope_angles(Stream& s, const TensorView& cos_sin, const Rope& rope, std::sp
   Dim T, N;
   expect(cos_sin, {&T, &N});
   CHECK(cos_sin.dtype == DType::kF32);
-  CHECK(N.value == 2 * rope.n_pairs && T.value == static_cast<int64_t>(positions.size()));
+  const auto n_positions = static_cast<int64_t>(positions.size());
+  CHECK(N.value == 2 * rope.n_pairs && (T.value == n_positions || T.value * kRopeAxes == n_positions));
   on_device(
       s, "rope_angles", [&] { cpu::rope_angles(s, cos_sin, rope, positions); },
       [&] { reference::rope_angles(cos_sin, rope, positions); }, kNoBody);

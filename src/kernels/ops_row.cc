@@ -146,6 +146,20 @@ void log_softmax(Stream& s, const TensorView& out, const TensorView& logits) {
       kNoBody);
 }
 
+void put_rows(Stream& s, const TensorView& x, std::span<const float* const> rows, int64_t from) {
+  expect_alike({&x});
+  CHECK(static_cast<int64_t>(rows.size()) == x.n_rows() && from >= 0);
+  on_device(
+      s, "put_rows", [&] { cpu::put_rows(x, rows, from); }, kSameAsCpu, kNoBody);
+}
+
+void add_rows(Stream& s, const TensorView& x, std::span<const float* const> rows, int64_t from) {
+  expect_alike({&x});
+  CHECK(static_cast<int64_t>(rows.size()) == x.n_rows() && from >= 0);
+  on_device(
+      s, "add_rows", [&] { cpu::add_rows(x, rows, from); }, kSameAsCpu, kNoBody);
+}
+
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows) {
   Dim R{static_cast<int64_t>(rows.size())}, C, T;  // one row of out for each index
   expect(out, {&R, &C});

@@ -86,6 +86,7 @@ void embed_tokens(Pass& p, const VocabularyWeights& w, const TensorView& out) {
   const auto n_tokens = static_cast<size_t>(p.batch.n_tokens);
   ops::embed(p.s, out, w.embedding, {p.batch.tokens, n_tokens}, p.config.embedding_scale);
   if (w.embedding_norm.rank != 0) ops::rms_norm(p.s, out, out, w.embedding_norm, p.config.norm_eps);
+  if (p.batch.inputs != nullptr) ops::put_rows(p.s, out, {p.batch.inputs, n_tokens}, 0);
   p.seen("embed", -1, out);
   turn_angles(p);
 }
@@ -93,7 +94,11 @@ void embed_tokens(Pass& p, const VocabularyWeights& w, const TensorView& out) {
 void turn_angles(Pass& p) {
   const auto n_tokens = static_cast<size_t>(p.batch.n_tokens);
   for (size_t i = 0; i < p.ropes.size(); ++i) {
-    ops::rope_angles(p.s, p.t.cos_sin[i], p.ropes[i].op(), {p.batch.positions, n_tokens});
+    if (p.batch.axes != nullptr) {
+      ops::rope_angles(p.s, p.t.cos_sin[i], p.ropes[i].op(), {p.batch.axes, 3 * n_tokens});
+    } else {
+      ops::rope_angles(p.s, p.t.cos_sin[i], p.ropes[i].op(), {p.batch.positions, n_tokens});
+    }
   }
 }
 

@@ -41,6 +41,7 @@ struct RopeConfig {
   bool truncate = true;                                  // yarn: whole numbers as the ramp's ends
   std::vector<double> short_factors, long_factors;       // longrope, [n_pairs] each
   std::vector<double> divisors;                          // GGUF's rope_freqs.weight, [n_pairs] or empty
+  std::vector<uint8_t> axes;                             // ops::Rope::axes, [n_pairs]; empty: there is one axis
 };
 
 inline constexpr int kNoRope = -1;
@@ -214,6 +215,10 @@ struct ModelConfig {
 
   std::optional<Pooling> pooling;  // of a text's vector, where the file states it
 
+  // The first so many layers add rows of pictures to those of their cells (Qwen3-VL's DeepStack).
+  int64_t n_picture_layers = 0;
+  bool sees_whole_pictures = false;  // cells of one picture see each other, in all layers (gemma 3)
+
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [L]
 
@@ -229,6 +234,8 @@ struct ModelConfig {
   }
   bool ffn_has_gate() const { return shape != Shape::kGpt && activation != FfnActivation::kRelu2; }
   int64_t expert_width() const { return expert_latent_len > 0 ? expert_latent_len : width; }
+  // Whether rows of pictures may stand in the place of embeddings.
+  bool takes_pictures() const { return (shape == Shape::kLlama || shape == Shape::kGemma) && !learned_positions; }
   // Reads a text whole and in both directions, and makes no tokens.
   bool is_encoder() const { return shape == Shape::kBert; }
   // The first layer of this kind; null: there is none.

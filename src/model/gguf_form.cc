@@ -24,6 +24,10 @@ std::string gguf_architecture(const ModelConfig& c) {
                                                                        {"mixtral", "llama"},
                                                                        {"qwen2_moe", "qwen2moe"},
                                                                        {"qwen3_moe", "qwen3moe"},
+                                                                       {"qwen3_vl", "qwen3vl"},
+                                                                       {"qwen3_vl_text", "qwen3vl"},
+                                                                       {"qwen3_vl_moe", "qwen3vlmoe"},
+                                                                       {"qwen3_vl_moe_text", "qwen3vlmoe"},
                                                                        {"glm4_moe", "glm4moe"},
                                                                        {"minimax_m2", "minimax-m2"},
                                                                        {"hunyuan_v1_moe", "hunyuan-moe"},
@@ -64,6 +68,11 @@ void put_rope(const ModelConfig& c, const std::string& arch, Metadata& m) {
   m[arch + "rope.dimension_count"] = int64_t{2 * rope.n_pairs};
   m[arch + "rope.freq_base"] = rope.base;
   if (c.ropes.size() > 1) m[arch + "rope.freq_base_swa"] = c.ropes[1].base;
+  if (!rope.axes.empty()) {
+    std::vector<int64_t> sections(4, 0);
+    for (const uint8_t axis : rope.axes) ++sections[axis];
+    m[arch + "rope.dimension_sections"] = std::move(sections);
+  }
   if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kYarn) {
     m[scaling + "type"] = std::string(rope_scaling_name(rope.scaling));
     m[scaling + "factor"] = rope.factor;
@@ -583,6 +592,7 @@ Metadata metadata_of(const ModelConfig& c) {
   if (c.query_scale != 0 && latent != nullptr) m[arch + "attention.temperature_length"] = c.query_scale_len;
   if (c.query_scale != 0) m[arch + "attention.temperature_scale"] = static_cast<double>(c.query_scale);
   put_rope(c, arch, m);
+  if (c.n_picture_layers > 0) m[arch + "n_deepstack_layers"] = c.n_picture_layers;
   std::vector<int64_t> slides;
   int64_t window = 0;
   for (const LayerConfig& layer : c.layers) {

@@ -132,6 +132,13 @@ void LlamaModel::feed_forward(Pass& p, const Layer& w, int l) {
   ops::add_rms_norm(p.s, t.h, t.x, t.out, w.next_norm, p.config.norm_eps);
 }
 
+// What the tower gives for the layer's end; the norm that follows is of the sum.
+void LlamaModel::add_picture_rows(const Pass& p, const Layer& w, int l) {
+  if (p.only_wanted_rows) return;  // of the first layers alone, run to measure them
+  ops::add_rows(p.s, p.t.x, {p.batch.inputs, static_cast<size_t>(p.batch.n_tokens)}, (l + 1) * p.config.width);
+  ops::rms_norm(p.s, p.t.h, p.t.x, w.next_norm, p.config.norm_eps);
+}
+
 void LlamaModel::run(Pass& p) {
   const Scratch& t = p.t;
   if (p.inputs.rank != 0) {
@@ -151,6 +158,7 @@ void LlamaModel::run(Pass& p) {
       if (p.only_wanted_rows) ops::rms_norm(p.s, t.h, t.x, w.attn_norm, p.config.norm_eps);
     }
     if (p.layer(l).has_ffn()) feed_forward(p, w, l);
+    if (p.batch.inputs != nullptr && l < p.config.n_picture_layers) add_picture_rows(p, w, l);
     layer_done(p, l);
   }
   logits_head(p, vocabulary_);

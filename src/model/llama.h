@@ -48,6 +48,7 @@ class LlamaModel final : public Model {
   // t.h -> t.x, t.h after the next norm. False where nothing goes on.
   static bool mix(Pass& p, const Layer& w, int l);
   static void feed_forward(Pass& p, const Layer& w, int l);
+  static void add_picture_rows(const Pass& p, const Layer& w, int l);
   // t.h -> t.attention, by the layer's mixer; its last product.
   static const Linear& run_mixer(Pass& p, const Layer& w, int l);
   void run(Pass& p) override;

@@ -56,6 +56,7 @@ double magnitude_of(const RopeConfig& c) {
 RopeTable make_rope_table(const RopeConfig& c, int64_t context_len) {
   RopeTable table;
   table.interleaved = c.interleaved;
+  table.axes = c.axes;
   table.magnitude = static_cast<float>(magnitude_of(c));
   table.frequency.resize(static_cast<size_t>(c.n_pairs));
   for (int i = 0; i < c.n_pairs; ++i) {

@@ -23,11 +23,18 @@ namespace ibid {
 
 struct RopeTable {
   std::vector<double> frequency;  // [n_pairs]
+  std::vector<uint8_t> axes;      // [n_pairs], or empty
   float magnitude = 1.0f;
   bool interleaved = false;
   bool long_factors = false;  // longrope's choice
 
-  ops::Rope op() const { return {interleaved, static_cast<int>(frequency.size()), magnitude, frequency.data()}; }
+  ops::Rope op() const {
+    return {.interleaved = interleaved,
+            .n_pairs = static_cast<int>(frequency.size()),
+            .magnitude = magnitude,
+            .frequency = frequency.data(),
+            .axes = axes.empty() ? nullptr : axes.data()};
+  }
 };
 
 // `config` has passed validate(). context_len: tokens, at least 1.

@@ -683,6 +683,36 @@ Status WeightLoader::take_vector(TensorView& out, const TensorView& in_shape, co
   return {};
 }
 
+Status WeightLoader::patches(Linear& out, std::string_view name, int64_t N, int64_t n_frames, int64_t side) {
+  const bool in_parts = file_.container() == Container::kGguf;
+  const int64_t n_parts = in_parts ? n_frames : 1, area = side * side, K = 3 * n_frames * area;
+  auto copy = std::make_unique<float[]>(static_cast<size_t>(N * K));
+  for (int64_t part = 0; part < n_parts; ++part) {
+    const std::string in_file =
+        name_in_file(std::string(name) + ".weight", 0) + (part > 0 ? "." + std::to_string(part) : "");
+    const TensorInfo* info = file_.find(in_file);
+    if (info == nullptr || info->view.n_elements() != N * K / n_parts || !info->view.is_contiguous()) {
+      return invalid(file_.path() + ": the vision tower needs " + in_quotes(in_file) + " of " +
+                         std::to_string(N * K / n_parts) + " numbers, which the file has not",
+                     in_file);
+    }
+    TRY(expect_floats(info->view, in_file, "the embedding of patches"));
+    claim(*info);
+    const int64_t n = area * n_frames / n_parts;  // side by side in both
+    const std::byte* from = info->view.data;
+    for (int64_t i = 0; i < 3 * N && !sized_only_; ++i, from += row_bytes(info->view.dtype, n))
+      dequantise_row(info->view.dtype, from, copy.get() + i * n_frames * area + part * area, n);
+  }
+  out.weight = prepare_weight(stream_, TensorView(copy.get(), DType::kF32, {N, K}), one_piece(K));
+  copies_.push_back(std::move(copy));
+  count(out.weight, false);
+  return vector(out.bias, std::string(name) + ".bias", 0, N);
+}
+
+Status WeightLoader::transposed(Linear& out, std::string_view name, int64_t N, int64_t K) {
+  return transpose(out.weight, {.name = name, .n_outputs = N, .n_inputs = K}, name_in_file(name, 0));
+}
+
 Status WeightLoader::taps(TensorView& out, std::string_view name, int64_t layer, int64_t n_taps, int64_t n_channels) {
   const std::string in_file = name_in_file(name, layer);
   const TensorInfo* info = file_.find(in_file);

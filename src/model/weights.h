@@ -95,6 +95,13 @@ class WeightLoader {
   // by channel: [n_channels, n_taps], in a folder [n_channels, 1, n_taps].
   Status taps(TensorView& out, std::string_view name, int64_t layer, int64_t n_taps, int64_t n_channels);
 
+  // The convolution that makes a vision tower's embeddings of patches, as a product of F32 [N, 3 n_frames side side],
+  // channels outermost. A folder has it whole; a GGUF has NAME.weight and NAME.weight.1, of a frame each.
+  Status patches(Linear& out, std::string_view name, int64_t n_outputs, int64_t n_frames, int64_t side);
+
+  // A matrix of floats that both containers keep as [n_inputs, n_outputs], turned to F32.
+  Status transposed(Linear& out, std::string_view name, int64_t n_outputs, int64_t n_inputs);
+
   // What heads of a recurrent layer decay by, [len] below 0: GGUF has it, a folder the logarithm of its size.
   Status decay(TensorView& out, std::string_view name, int64_t layer, int64_t len);
 

@@ -28,11 +28,14 @@ struct ModelFacts {
   std::optional<EncoderFacts> encoder;
   // Of the state that its recurrent layers keep of a sequence, all of them together; 0: it has none.
   int64_t state_bytes = 0;
-  std::string state_layout;  // names the layout of these bytes where they outlive the process
-  int32_t vocab_size = 0;    // V
-  int32_t width = 0;         // C
-  int32_t window = 0;        // no layer reads further back than so many positions; 0: some layer reads all
-  int32_t n_experts = 0;     // of a layer's mixture, by whose router n_experts_used each token is sent; 0: it is dense
+  std::string state_layout;          // names the layout of these bytes where they outlive the process
+  int32_t vocab_size = 0;            // V
+  int32_t width = 0;                 // C
+  int32_t picture_row_len = 0;       // floats of a picture's cell (PictureRows); 0: it takes no pictures
+  bool turns_by_axes = false;        // RoPE counts a picture's rows and columns (ForwardBatch::axes)
+  bool sees_whole_pictures = false;  // a picture's cells are computed in one step (ForwardBatch::ends)
+  int32_t window = 0;                // no layer reads further back than so many positions; 0: some layer reads all
+  int32_t n_experts = 0;  // of a layer's mixture, by whose router n_experts_used each token is sent; 0: it is dense
   int32_t n_experts_used = 0;
   int32_t context_len = 0;  // positions that a sequence may have; fixed at load
   std::string digest;       // of the header and all weights

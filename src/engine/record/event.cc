@@ -7,6 +7,7 @@
 #include "engine/record/codec.h"
 #include "kernels/kv_layout.h"
 #include "model/adapters.h"
+#include "model/vision/prompt_pictures.h"
 #include "sample/grammar/grammars.h"
 #include "spec/drafts.h"
 #include "text/output/answer_stops.h"
@@ -65,8 +66,8 @@ void options_fields(Ar& ar, Options& o) {
 template <typename Ar, typename HeadRef>
 void head_fields(Ar& ar, HeadRef& h) {
   auto& [version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
-         n_experts, n_experts_used, end_of_generation, options, n_blocks, n_host_blocks, disk, n_states,
-         n_host_states] = h;
+         n_experts, n_experts_used, end_of_generation, options, n_blocks, n_host_blocks, disk, n_states, n_host_states,
+         sees_whole_pictures] = h;
   ar(version, arithmetic, model, isa, n_threads, is_redacted, has_text, started, vocab_size, context_len, window,
      n_experts, n_experts_used, end_of_generation);
   options_fields(ar, options);
@@ -74,13 +75,19 @@ void head_fields(Ar& ar, HeadRef& h) {
   auto& [layout, rope, image_bytes, state_image_bytes, opened_at, found] = disk;
   ar(layout, rope, image_bytes, opened_at);
   each(ar, found, [&](auto& entry) { digest(ar, entry.key), ar(entry.bytes, entry.age); });
-  // Only of a model with recurrent layers: other records end here.
+  // Only of a model with recurrent layers, or that sees pictures whole: other records end here.
   if constexpr (Ar::kReads) {
     if (ar.at_end()) return;
   } else {
-    if (n_states == 0) return;
+    if (n_states == 0 && !sees_whole_pictures) return;
   }
   ar(n_states, n_host_states, options.states_bytes, options.host_states_bytes, options.state_step, state_image_bytes);
+  if constexpr (Ar::kReads) {
+    if (ar.at_end()) return;
+  } else {
+    if (!sees_whole_pictures) return;
+  }
+  ar(sees_whole_pictures);
 }
 
 template <typename Ar, typename Inputs>
@@ -119,12 +126,14 @@ void sampling_fields(Ar& ar, Params& p) {
 
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
-  auto& [id, n, max_tokens, pooling, reports_progress, grammar, reasoning, adapter, processor, tpot_target, ttft_target,
-         max_wait, speculation, prompt, sampling, stops, markup, show_special, prompt_logprobs, priority, tenant,
-         cache_salt, weight, search, second_text, resume] = r;
+  auto& [id, n, max_tokens, pooling, reports_progress, grammar, reasoning, adapter, pictures, to_encode, processor,
+         tpot_target, ttft_target, max_wait, speculation, prompt, sampling, stops, markup, show_special,
+         prompt_logprobs, priority, tenant, cache_salt, weight, search, second_text, resume] = r;
   // Grammars stand after as their sources, as stops do; of speculation drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(markup), static_cast<void>(grammar), static_cast<void>(reasoning);
   static_cast<void>(adapter);           // rare_fields(), by its digest
+  static_cast<void>(pictures);          // rare_fields(), by their digests
+  static_cast<void>(to_encode);         // nothing is left of it
   static_cast<void>(processor);         // a function
   static_cast<void>(second_text);       // of encoders, which are not recorded
   static_cast<void>(resume);            // rare_fields()
@@ -143,13 +152,19 @@ void request_fields(Ar& ar, RequestRef& r) {
   }
 }
 
-// Only of a request with an adapter, by its digest, or of an answer that goes on: others end before.
-template <typename Ar, typename Digest, typename Point, typename Reason>
-void rare_fields(Ar& ar, Digest& adapter, Point& resume, Reason& over) {
+// A picture as it is recorded: where it stands and what it is, without its rows.
+struct RecordedPicture {
+  int32_t first = 0, rows = 0, columns = 0;
+  std::string digest;
+};
+
+// Only of a request with an adapter, by its digest, with pictures, or of an answer that goes on: others end before.
+template <typename Ar, typename Digest, typename Pictures, typename Point, typename Reason>
+void rare_fields(Ar& ar, Digest& adapter, Pictures& pictures, Point& resume, Reason& over) {
   if constexpr (Ar::kReads) {
     if (ar.at_end()) return;
   } else {
-    if (adapter.empty() && resume.tokens.empty()) return;
+    if (adapter.empty() && pictures.empty() && resume.tokens.empty()) return;
   }
   auto& [tokens, mirostat_mu] = resume;
   bool has_mu = mirostat_mu.has_value();
@@ -157,8 +172,46 @@ void rare_fields(Ar& ar, Digest& adapter, Point& resume, Reason& over) {
   ar(adapter, tokens, has_mu, mu, over);
   if constexpr (Ar::kReads) {
     if (has_mu) mirostat_mu = mu;
-    if ((adapter.empty() && tokens.empty()) || (!has_mu && mu != 0) || over > FinishReason::kError) ar.fail();
+    if ((!has_mu && mu != 0) || over > FinishReason::kError) ar.fail();
+    if (ar.at_end()) {
+      if (adapter.empty() && tokens.empty()) ar.fail();
+      return;
+    }
+  } else if (pictures.empty()) {
+    return;
   }
+  each(ar, pictures, [&](auto& p) { ar(p.first, p.rows, p.columns, p.digest); });
+  if constexpr (Ar::kReads) {
+    if (pictures.empty()) ar.fail();
+  }
+}
+
+std::vector<RecordedPicture> recorded(const PromptPictures* pictures) {
+  std::vector<RecordedPicture> out;
+  for (const PlacedPicture& p : pictures != nullptr ? pictures->all() : std::span<const PlacedPicture>{}) {
+    out.push_back({p.first,
+                   p.rows->rows,
+                   p.rows->columns,
+                   {reinterpret_cast<const char*>(p.rows->digest.data()), p.rows->digest.size()}});
+  }
+  return out;
+}
+
+Status set_pictures(const std::vector<RecordedPicture>& recorded, Request& r) {
+  if (recorded.empty()) return {};
+  constexpr int32_t kMostSide = 1 << 15;
+  std::vector<PlacedPicture> pictures;
+  for (const RecordedPicture& p : recorded) {
+    auto rows = std::make_shared<PictureRows>();
+    const bool has_sides = p.rows >= 1 && p.rows <= kMostSide && p.columns >= 1 && p.columns <= kMostSide;
+    if (!has_sides || p.digest.size() != rows->digest.size() || p.first < 0)
+      return invalid("A recorded picture is not whole.");
+    rows->rows = p.rows, rows->columns = p.columns, rows->row_len = kRecordedRowLen;
+    std::memcpy(rows->digest.data(), p.digest.data(), p.digest.size());
+    pictures.push_back({.first = p.first, .rows = std::move(rows)});
+  }
+  r.pictures = std::make_shared<const PromptPictures>(std::move(pictures));
+  return {};
 }
 
 // What is compiled for a request, as it was given.
@@ -177,6 +230,7 @@ struct Texts {
   std::string begin_reasoning;
   std::vector<std::string> end_reasoning;
   std::string adapter;  // its digest; empty: none
+  std::vector<RecordedPicture> pictures;
 };
 template <typename Ar, typename TextsRef>
 void texts_fields(Ar& ar, TextsRef& t) {
@@ -231,6 +285,7 @@ Texts texts_of(const Request& r) {
     t.end_reasoning = r.reasoning->markers().ends;
   }
   if (r.adapter) t.adapter = r.adapter->adapter->digest();
+  t.pictures = recorded(r.pictures.get());
   if (r.sampling.dry_breakers) {
     t.has_breakers = true;
     t.breakers = r.sampling.dry_breakers->texts();
@@ -285,6 +340,7 @@ Status compile(Texts t, const std::shared_ptr<const Tokenizer>& tokenizer, gramm
   if (t.has_breakers) {
     ASSIGN_OR_RETURN(r.sampling.dry_breakers, BreakerSet::compile(std::move(t.breakers), tokenizer));
   }
+  TRY(set_pictures(t.pictures, r));
   if (!t.adapter.empty())
     r.adapter = std::make_shared<const PlacedAdapter>(PlacedAdapter{Adapter::of_digest(std::move(t.adapter)), -1});
   if (t.grammar.language != grammar::Language::kNone && grammars != nullptr) {
@@ -392,7 +448,7 @@ void encode(const Event& event, int64_t& last_reading, std::string& out) {
       request_fields(w, *event.request);
       const Texts texts = texts_of(*event.request);
       texts_fields(w, texts);
-      return rare_fields(w, texts.adapter, event.request->resume, event.over);
+      return rare_fields(w, texts.adapter, texts.pictures, event.request->resume, event.over);
     }
     case EventKind::kCancel:
       return w(event.id);
@@ -433,7 +489,7 @@ Result<Event> decode(std::string_view body, int64_t& last_reading, const std::sh
       r(event.was_taken);
       request_fields(r, request);
       texts_fields(r, texts);
-      rare_fields(r, texts.adapter, request.resume, event.over);
+      rare_fields(r, texts.adapter, texts.pictures, request.resume, event.over);
       if (request.search.kind > SearchKind::kContrastive || request.search.early_stopping > EarlyStopping::kNever ||
           !validate(request.search))
         r.fail();

@@ -31,6 +31,7 @@ class Grammars;  // sample/grammar/grammars.h
 namespace record {
 
 inline constexpr std::string_view kMagic = "ibidrec\13";  // the last byte is the version
+inline constexpr int32_t kRecordedRowLen = 1;             // of pictures, whose rows no record has
 inline constexpr size_t kFrameHead = 8;                   // bytes before a frame's body
 inline constexpr uint32_t kMaxBody = 256 << 20;
 
@@ -61,6 +62,7 @@ struct Head {
   int32_t n_blocks = 0, n_host_blocks = 0;
   DiskFacts disk;
   int32_t n_states = 0, n_host_states = 0;  // of a model with recurrent layers
+  bool sees_whole_pictures = false;         // ModelFacts
 };
 
 // Four digests of a step: who computes how much; on which blocks; what was drawn and what ended; what is left in the

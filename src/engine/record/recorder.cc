@@ -64,7 +64,8 @@ void Recorder::begin(Engine& engine, const std::string& model, int32_t n_threads
                        .n_host_blocks = engine.cache().pool(Tier::kHost).n_total(),
                        .disk = std::exchange(disk_.facts, {}),
                        .n_states = engine.cache().states().pool(Tier::kDevice).n_total(),
-                       .n_host_states = engine.cache().states().pool(Tier::kHost).n_total()};
+                       .n_host_states = engine.cache().states().pool(Tier::kHost).n_total(),
+                       .sees_whole_pictures = facts.sees_whole_pictures};
   head.options.model_digest = facts.digest;  // names of blocks are made of it
   if (head.disk.image_bytes > 0) {
     head.disk.layout = layout_of(engine.kv(), facts);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/sha256.h"
 #include "engine/record/step_digest.h"
+#include "model/vision/prompt_pictures.h"
 
 namespace ibid::record {
 namespace {
@@ -82,6 +83,19 @@ std::string Redaction::name_for(std::map<std::string, std::string>& names, const
   return names.emplace(name, kind + std::to_string(++n_names_)).first->second;
 }
 
+// Which pictures are alike stays.
+std::shared_ptr<const PromptPictures> Redaction::redacted(const PromptPictures& pictures) {
+  std::vector<PlacedPicture> out;
+  for (const PlacedPicture& p : pictures.all()) {
+    auto rows = std::make_shared<PictureRows>();
+    rows->rows = p.rows->rows, rows->columns = p.rows->columns, rows->row_len = p.rows->row_len;
+    const std::string digest(reinterpret_cast<const char*>(p.rows->digest.data()), p.rows->digest.size());
+    rows->digest = sha256(name_for(pictures_, digest, "picture-"));
+    out.push_back({.first = p.first, .rows = std::move(rows)});
+  }
+  return std::make_shared<const PromptPictures>(std::move(out));
+}
+
 void Redaction::redact(Request& r, Live& live) {
   Block chain = chain_of(r.tenant + '\n' + r.cache_salt);
   for (TokenId& token : r.prompt) token = replace(chain, token);
@@ -92,6 +106,7 @@ void Redaction::redact(Request& r, Live& live) {
   r.tenant = name_for(tenants_, r.tenant, "tenant-");
   r.cache_salt = name_for(salts_, r.cache_salt, "salt-");
   // How many rows are read is scheduling; the rest of the sampler's settings is not.
+  if (r.pictures != nullptr) r.pictures = redacted(*r.pictures);
   r.sampling = {.logprobs = r.sampling.logprobs};
   r.stops = nullptr;
   r.grammar = nullptr;

@@ -46,12 +46,13 @@ class Redaction {
   void redact(Request& request, Live& live);
   void redact(Step& step);
   void redact(SearchTurn& turn, Live& live) const;
+  std::shared_ptr<const PromptPictures> redacted(const PromptPictures& pictures);
   std::string name_for(std::map<std::string, std::string>& names, const std::string& name, const char* kind);
 
   struct Cipher;
   std::unique_ptr<Cipher> cipher_;
   uint32_t vocab_size_ = 1;
-  std::map<std::string, std::string> tenants_, salts_;
+  std::map<std::string, std::string> tenants_, salts_, pictures_;
   int64_t n_names_ = 0;
   std::map<RequestId, Live> live_;
 };

@@ -27,6 +27,8 @@ class NoModel final : public ForwardPass {
                .state_bytes = head.n_states > 0 ? kStateBytes : 0,
                .vocab_size = head.vocab_size,
                .width = 1,  // what is made of hidden states is made of something, in as many pieces
+               .picture_row_len = record::kRecordedRowLen,
+               .sees_whole_pictures = head.sees_whole_pictures,
                .window = head.window,
                .n_experts = head.n_experts,
                .n_experts_used = head.n_experts_used,
@@ -310,6 +312,7 @@ std::string Replay::apply(Engine& engine, const Event& event, std::vector<Output
         request.adapter = find_adapter_ ? find_adapter_(digest) : nullptr;
         if (!request.adapter) return who + " used an adapter that is not loaded; its digest is " + digest;
       }
+      if (request.pictures != nullptr && has_model_) return who + " shows pictures, which a record does not have";
       Result<AdmittedRequest> admitted = engine.admit(std::move(request));
       if (!admitted) return who + " was let in, and now it is not: " + admitted.error().message;
       if (!has_model_) admitted->set_over(event.over);

@@ -8,6 +8,7 @@
 namespace ibid {
 
 void DiskTier::save(Sequence& s) {
+  if (s.request->pictures != nullptr) return;
   const DurableChain& chain = s.place.durable();
   while (chain.n_blocks < s.place.n_published()) {
     const int32_t i = chain.n_blocks;

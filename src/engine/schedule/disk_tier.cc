@@ -101,10 +101,11 @@ int32_t DiskTier::n_until_state(const Sequence& s, int32_t n_resumable) const {
 // ---- fetching ------------------------------------------------------------------------------------------------------
 
 bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& copies) {
+  if (s.request->pictures != nullptr) return false;  // what names its cells is of this process
   if (s.account.was_sought || s.place.has_blocks() || fetches_.size() == kMaxFetches) return false;
   const int32_t n_blocks = s.n_reusable() / cache_.block_len();
   path_.clear();
-  cache_.tree().match(s.place.scope(), std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())), 0, path_);
+  cache_.tree().match(s.place.scope(), s.cache_tokens().first(static_cast<size_t>(s.n_reusable())), 0, path_);
   auto n_known = static_cast<int32_t>(path_.size());
   if (n_known >= n_blocks && !has_states_) return false;
   list_keys(s, n_known, n_blocks);
@@ -117,7 +118,7 @@ bool DiskTier::begin(Sequence& s, int32_t n_kept_free, std::vector<BlockCopy>& c
   int32_t n_resumable = n_known * cache_.block_len(), n_state = 0;
   int32_t n_wanted = static_cast<int32_t>(keys_.size()) - 1;
   if (has_states_) {
-    n_resumable = cache_.n_known(s.place.scope(), std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())));
+    n_resumable = cache_.n_known(s.place.scope(), s.cache_tokens().first(static_cast<size_t>(s.n_reusable())));
     n_state = n_until_state(s, n_resumable);
     n_wanted = std::max(0, n_state - 1) / cache_.block_len();
     n_known = std::min(n_known, n_wanted);

@@ -72,7 +72,7 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
   s.drafts.clear();
   s.account.n_computed_when_preempted = std::max(s.account.n_computed_when_preempted, s.n_computed());
   // What is not needed until it runs again, it finds again: to its last token.
-  s.place.leave_all(cache_, s.tokens);
+  s.place.leave_all(cache_, s.cache_tokens());
   s.place.drop(cache_);
   s.account.was_sought = false;
   ++s.account.n_preemptions;
@@ -84,7 +84,7 @@ void Room::preempt(Sequence& s, StepPlan& plan) {
 bool Room::admit(Sequence& s, StepPlan& plan) {
   const bool held = s.place.has_blocks();
   if (!held) {
-    const auto known = std::span(s.tokens).first(static_cast<size_t>(s.n_reusable()));
+    const auto known = s.cache_tokens().first(static_cast<size_t>(s.n_reusable()));
     s.place.match(cache_, known, plan.copies);
     s.n_without_snapshot = cache_.states().keeps_states() ? cache_.n_agreed() - s.n_computed() : 0;
   }

@@ -9,6 +9,7 @@
 #include "engine/schedule/disk_tier.h"
 #include "engine/schedule/draft_grants.h"
 #include "engine/state/step_load.h"
+#include "model/vision/prompt_pictures.h"
 
 namespace ibid {
 namespace {
@@ -27,6 +28,7 @@ Scheduler::Scheduler(BlockCache& cache, StepCost& cost, DiskTier* disk, const Sc
       new_blocks_(cache.pool().n_total(), cache.block_len()),
       policy_(make_policy(options.policy, {options.budget, options.max_itl, options.max_sequences}, cost_)),
       reads_whole_(options.reads_whole),
+      sees_whole_pictures_(options.sees_whole_pictures),
       shares_(policy_->shortest_first()),
       turns_(*policy_, static_cast<size_t>(max_sequences_) + kMaxWindow),
       room_(cache, *policy_, queue_, running_, disk, options.context_len),
@@ -53,7 +55,7 @@ void Scheduler::make_room(const Request& request, size_t n_sequences) {
 void Scheduler::enqueue(Sequence& s) {
   s.account.key = policy_->key_of(s);
   policy_->queued(s);
-  s.account.n_known = cache_.n_known(s.place.scope(), std::span(s.tokens).first(static_cast<size_t>(s.n_reusable())));
+  s.account.n_known = cache_.n_known(s.place.scope(), s.cache_tokens().first(static_cast<size_t>(s.n_reusable())));
   if (s.request->ttft_target > 0 && cost_.is_known()) {
     s.account.due -= kBesideOthers * cost_.seconds(with_prompt({}, s, s.account.n_known));
   }
@@ -236,10 +238,22 @@ void Scheduler::grant_prompt(Sequence& s, bool waits, const StepBudget& limit) {
 int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t n_computed) const {
   const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
   if (reads_whole_) return n < s.n_tokens() - n_computed ? 0 : n;
-  if (n <= 1 || limit.seconds == kNoLimit) return n;
-  return std::max(
+  const auto cut = [&](int32_t to) {
+    return without_part_of_picture(s, n_computed, to, limit.n_tokens - plan_.n_tokens);
+  };
+  if (n <= 1 || limit.seconds == kNoLimit) return cut(n);
+  return cut(std::max(
       cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed, comes_to_new_memory(s)),
-      std::min(n, n_least(limit)));
+      std::min(n, n_least(limit))));
+}
+
+int32_t Scheduler::without_part_of_picture(const Sequence& s, int32_t n_computed, int32_t n, int32_t n_most) const {
+  if (!sees_whole_pictures_ || s.request->pictures == nullptr || n <= 0) return n;
+  const PlacedPicture* const next = s.request->pictures->at(n_computed + n);
+  if (next == nullptr || next->first == n_computed + n) return n;
+  if (next->first > n_computed) return next->first - n_computed;
+  const int32_t whole = next->end() - n_computed;  // however long it takes
+  return whole <= n_most ? whole : 0;
 }
 
 int32_t Scheduler::n_least(const StepBudget& limit) const {
@@ -308,6 +322,7 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed() + n_of - s.first_row()); };
   const int32_t n_beyond = rows_of(n) - (budget_.n_rows - plan_.n_rows);
   n -= std::max(0, std::min(n, n_beyond));
+  n = without_part_of_picture(s, s.n_computed(), n, budget_.n_tokens - plan_.n_tokens);
   if (n <= 0) return;
   try {
     if (!room_.reserve(s, s.n_computed() + n, plan_)) return;

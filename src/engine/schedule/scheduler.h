@@ -39,7 +39,8 @@ struct SchedulerOptions {
   int32_t max_sequences = 64;  // running at once
   int32_t context_len = 0;     // no sequence has more positions; the cache holds at least so many
   PolicyKind policy = PolicyKind::kFair;
-  bool reads_whole = false;  // an encoder: a step has all of a prompt or nothing of it
+  bool sees_whole_pictures = false;  // no step ends within a picture (ModelFacts)
+  bool reads_whole = false;          // an encoder: a step has all of a prompt or nothing of it
 };
 
 class Scheduler {
@@ -96,6 +97,8 @@ class Scheduler {
   StepBudget without_part_of(const Sequence* oldest) const;
   void grant_prompt(Sequence& sequence, bool waits, const StepBudget& limit);
   int32_t n_within(const StepBudget& limit, const Sequence& sequence, int32_t n_computed) const;
+  // Of a share of n tokens after n_computed: as many as do not end within a picture, up to n_most; 0: it has no room.
+  int32_t without_part_of_picture(const Sequence& sequence, int32_t n_computed, int32_t n, int32_t n_most) const;
   void grant(Sequence& sequence, int32_t n_tokens);
   bool admit(Sequence& sequence);
   void start(Sequence& sequence);
@@ -111,7 +114,7 @@ class Scheduler {
   StepCost& cost_;
   NewBlocks new_blocks_;
   std::unique_ptr<Policy> policy_;
-  const bool reads_whole_;
+  const bool reads_whole_, sees_whole_pictures_;
   const bool shares_;               // Policy::shortest_first()
   std::vector<Sequence*> running_;  // in the order of their keys
   WaitingQueue queue_;

@@ -65,6 +65,16 @@ struct DiskStats {
 };
 
 // A snapshot for /metrics, /health and the page; cheap to take.
+// Of the pictures that requests show (engine/picture_encoder.h).
+struct PictureStats {
+  int64_t n_waiting = 0;   // of requests that wait for their rows
+  int64_t n_encoded = 0;   // by the vision tower
+  int64_t n_found = 0;     // whose rows were kept
+  int64_t n_failed = 0;    // requests that had no memory for theirs
+  int64_t kept_bytes = 0;  // of rows
+  double seconds = 0;      // of the tower
+};
+
 struct EngineStats {
   int64_t n_steps = 0;
   int32_t n_running = 0;  // sequences
@@ -94,6 +104,7 @@ struct EngineStats {
   int64_t n_snapshot_hits = 0;          // requests that went on from a snapshot
   int64_t tokens_without_snapshot = 0;  // of prompts: cached, and computed again as no snapshot was nearer
   DiskStats disk;
+  PictureStats pictures;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t generated_tokens = 0;

@@ -24,11 +24,13 @@ namespace ibid {
 namespace grammar {
 class Matcher;  // sample/grammar/matcher.h
 }
-struct PlacedAdapter;   // model/adapters.h
-class LogitsProcessor;  // sample/logits_processor.h
-struct AnswerMarkup;    // text/output/answer_stops.h
-class ReasoningBudget;  // text/output/reasoning_budget.h
-class StopSet;          // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
+struct PlacedAdapter;    // model/adapters.h
+class LogitsProcessor;   // sample/logits_processor.h
+class PromptPictures;    // model/vision/prompt_pictures.h
+struct PictureToEncode;  // engine/picture_encoder.h
+struct AnswerMarkup;     // text/output/answer_stops.h
+class ReasoningBudget;   // text/output/reasoning_budget.h
+class StopSet;           // text/output/stop_matcher.h: compiled stop strings and ids, shared by a request's sequences
 
 enum class RequestId : uint64_t {};
 
@@ -62,6 +64,10 @@ struct Request {
   std::shared_ptr<const ReasoningBudget> reasoning;  // may be null
   // Of low rank, beside the model's weights; null: none. Blocks of the cache are shared only with equal ones.
   std::shared_ptr<const PlacedAdapter> adapter;
+  // Whose cells are tokens of the prompt; null: none. Blocks of the cache are shared only with equal ones.
+  std::shared_ptr<const PromptPictures> pictures;
+  // Of these, what a tower must make before the request may begin; null: all have their rows.
+  std::shared_ptr<std::vector<PictureToEncode>> to_encode;
   std::shared_ptr<LogitsProcessor> processor;  // of the library's caller; may be null. No record has it
   // Seconds, 0: none. Who cannot have its first token within ttft_target any more, or has waited max_wait for its first
   // step, is refused; who would make a step with decodes take longer than its own tpot_target or one of its tenant's

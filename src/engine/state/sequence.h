@@ -14,6 +14,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/state/answer.h"
@@ -109,6 +110,17 @@ struct alignas(64) Sequence : SequenceTokens {
   // When it was last admitted: tokens whose blocks were cached and that are computed again, as no snapshot was nearer.
   int32_t n_without_snapshot = 0;
 
+  // Of a prompt with pictures: what the cache calls its tokens, each picture's cells by a name of the picture. Else
+  // empty.
+  std::vector<TokenId> names;
+
+  // The tokens as the cache knows them; until the sequence changes.
+  std::span<const TokenId> cache_tokens() {
+    if (request->pictures == nullptr) return tokens;
+    names.resize(static_cast<size_t>(prompt_len));
+    names.insert(names.end(), tokens.begin() + std::min<ptrdiff_t>(prompt_len, std::ssize(tokens)), tokens.end());
+    return std::span(names).first(tokens.size());
+  }
   int32_t n_computed() const { return place.n_computed(); }
   int32_t n_missing() const { return n_tokens() - n_computed(); }
   // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.

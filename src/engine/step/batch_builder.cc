@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/prefetch.h"
 #include "model/adapters.h"
+#include "model/vision/prompt_pictures.h"
 
 namespace ibid {
 namespace {
@@ -53,12 +54,14 @@ void BatchBuilder::add(const Share& share) {
         "a share counts on blocks that its sequence has not");
   CHECK(share.n_drafts <= kMaxDrafts);
   const bool is_tree = !s.drafts.is_chain(share.n_drafts);
+  const PromptPictures* const pictures = s.request->pictures.get();
   for (int32_t i = s.n_computed(); i < end; ++i) {
     const int32_t draft = i - s.n_tokens();
     const bool is_path = draft >= 0 && is_tree;
     if (is_path) add_path(s, draft);
     arrays_.add(draft < 0 ? s.tokens[static_cast<size_t>(i)] : s.drafts.tokens[static_cast<size_t>(draft)],
                 is_path ? s.n_tokens() - 1 + s.drafts.depth(draft) : i, slot_of(s, i));
+    if (pictures != nullptr) add_picture(*pictures, s, i, draft);
     if (limits_.keeps_states) arrays_.add_state_out(raw(state_after(s.place.next_states(), i + 1)));
   }
   if (limits_.keeps_states) {
@@ -70,6 +73,16 @@ void BatchBuilder::add(const Share& share) {
   arrays_.add_blocks(
       std::span(s.place.blocks()).first(static_cast<size_t>((end + limits_.block_len - 1) / limits_.block_len)));
   arrays_.end_sequence();
+}
+
+// Token i, which was added last; `draft`: its number as a draft, below 0 a token of the sequence.
+void BatchBuilder::add_picture(const PromptPictures& pictures, const Sequence& s, int32_t i, int32_t draft) {
+  const int32_t place = draft < 0 ? i : s.n_tokens() - 1 + s.drafts.depth(draft);
+  if (limits_.turns_by_axes) arrays_.set_axes(pictures.axes(place));
+  const PlacedPicture* picture = draft < 0 ? pictures.at(i) : nullptr;
+  if (picture == nullptr) return;
+  if (const float* row = picture->rows->of_cell(i - picture->first); row != nullptr) arrays_.set_input(row);
+  if (limits_.sees_whole_pictures) arrays_.set_end(picture->end());
 }
 
 // An encoder's: whole, or two sequences with types of their own.

@@ -18,9 +18,10 @@ struct BatchLimits {
   int32_t n_sequences = 0;  // S
   int32_t n_rows = 0;       // R
   int32_t context_len = 0;
-  int32_t block_len = 0;      // B
-  bool keeps_states = false;  // of a model with recurrent layers
-  bool keeps_blocks = true;   // false: of an encoder, whose batches have no slots and no tables
+  int32_t block_len = 0;                                    // B
+  bool keeps_states = false;                                // of a model with recurrent layers
+  bool turns_by_axes = false, sees_whole_pictures = false;  // ModelFacts
+  bool keeps_blocks = true;  // false: of an encoder, whose batches have no slots and no tables
 };
 
 class BatchBuilder {
@@ -33,6 +34,7 @@ class BatchBuilder {
  private:
   void add(const Share& share);
   void add_text(const Share& share);
+  void add_picture(const PromptPictures& pictures, const Sequence& sequence, int32_t i, int32_t draft);
   void add_path(const Sequence& sequence, int32_t draft);
 
   BatchLimits limits_;

@@ -125,7 +125,7 @@ void Settler::advance(const Share& share) {
   s.place.advance(share.n_certain());
   publish(s);
   // The same prompt, asked once more, is found whole, also while this one answers.
-  if (!is_decode && s.n_computed() == s.prompt_len) s.place.publish_tail(cache_, s.tokens);
+  if (!is_decode && s.n_computed() == s.prompt_len) s.place.publish_tail(cache_, s.cache_tokens());
   leave_snapshots(s);
   save(s);
 }
@@ -137,12 +137,12 @@ void Settler::leave_snapshots(Sequence& s) {
     if (held.n_tokens > s.n_computed() || !is_snapshot_point(s, held.n_tokens, cache_.state_step())) continue;
     const bool goes_on_from = held.n_tokens == s.n_computed();
     if (states.is_snapshot(held.state) || (goes_on_from && states.n_available() == 0)) continue;
-    s.place.hold_state(cache_, s.tokens, held.n_tokens);
+    s.place.hold_state(cache_, s.cache_tokens(), held.n_tokens);
     if (goes_on_from) s.place.reserve_spare_state(cache_);
   }
 }
 
-void Settler::publish(Sequence& s) { s.place.publish(cache_, s.tokens); }
+void Settler::publish(Sequence& s) { s.place.publish(cache_, s.cache_tokens()); }
 
 void Settler::save(Sequence& s) {
   if (disk_ != nullptr) disk_->save(s);
@@ -271,7 +271,7 @@ void Settler::close(Sequence& s, FinishReason reason, double now) {
   s.answer->timing().n_preemptions = s.account.n_preemptions;
   s.ledger().pass(now, s.account.waits_as());
   publish(s);
-  s.place.leave_all(cache_, s.tokens);
+  s.place.leave_all(cache_, s.cache_tokens());
   save(s);
   if (disk_ != nullptr) disk_->leave(s);
   scheduler_.remove(s);

@@ -67,6 +67,10 @@ IBID_INLINE void transpose_queries(const AttentionTask& task, int group, Range s
 #endif
 }
 
+int end_seen(const AttentionTask& task, int query) {
+  return task.ends != nullptr ? task.ends[query] : task.positions[query] + 1;
+}
+
 void read_rows(const AttentionTask& task, Rows& rows) {
   rows.n = task.n_queries * task.n_heads;
   rows.n_strips = (rows.n + kStripRows - 1) / kStripRows;
@@ -79,18 +83,18 @@ void read_rows(const AttentionTask& task, Rows& rows) {
   rows.table_end = 0;
   rows.path_begin = 0x7fffffff;
   for (int i = 0; i < task.n_queries; ++i) {
-    const int end = task.positions[i] + 1 - path_len(task, i);
+    const int end = end_seen(task, i) - path_len(task, i);
     rows.table_end = most(rows.table_end, end);
     if (path_len(task, i) > 0) rows.path_begin = least(rows.path_begin, end);
   }
   for (int strip = 0; strip < rows.n_strips; ++strip) {
     const Range of = {strip * rows.strip_len, least(rows.n, (strip + 1) * rows.strip_len)};
     for (int r = of.begin; r < of.end; ++r) {
-      const int position = task.positions[r / task.n_heads];
+      const int query = r / task.n_heads;
       const int place = strip * kStripRows + r - of.begin;
       rows.place[r] = place;
-      rows.end[place] = position + 1;
-      rows.begin[place] = task.window > 0 ? most(0, position + 1 - task.window) : 0;
+      rows.end[place] = end_seen(task, query);
+      rows.begin[place] = task.window > 0 ? most(0, task.positions[query] + 1 - task.window) : 0;
       rows.lowest = least(rows.lowest, rows.begin[place]);
       rows.highest = most(rows.highest, rows.end[place]);
     }

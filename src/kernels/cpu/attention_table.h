@@ -39,6 +39,7 @@ struct AttentionTask {
   float* out;        // as q, but heads are value_len apart
   int64_t out_stride;
   const int32_t* positions;  // [n_queries]
+  const int32_t* ends;       // null, or [n_queries] (ForwardBatch::ends)
   int32_t n_queries;
   int32_t n_heads;       // of a group
   int32_t n_groups = 1;  // more only where blocks are read as they lie, without paths; at most attention_max_groups()

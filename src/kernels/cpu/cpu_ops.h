@@ -37,6 +37,8 @@ void relu_squared(Stream& s, const TensorView& out, const TensorView& x);
 void clamp(Stream& s, const TensorView& x, float limit);
 void soft_cap(Stream& s, const TensorView& logits, float cap);
 void log_softmax(Stream& s, const TensorView& out, const TensorView& logits);
+void put_rows(const TensorView& x, std::span<const float* const> rows, int64_t from);
+void add_rows(const TensorView& x, std::span<const float* const> rows, int64_t from);
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows);
 void copy_rows(Stream& s, const TensorView& out, std::span<const int32_t> out_rows, const TensorView& x,
                std::span<const int32_t> rows);

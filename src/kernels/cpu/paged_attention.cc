@@ -91,6 +91,7 @@ struct Call {
     t.out = out.row_as<float>(first) + head * kv.value_len;
     t.out_stride = out.row_stride_bytes / static_cast<int64_t>(sizeof(float));
     t.positions = batch.read_by() + first;
+    t.ends = batch.ends == nullptr ? nullptr : batch.ends + first;
     t.n_queries = n;
     t.n_heads = std::min(heads_a_task, group - first_in_group);
     t.n_groups = n_groups;

@@ -134,6 +134,21 @@ void log_softmax(Stream& s, const TensorView& out, const TensorView& logits) {
   each_row(s, out, kExpWeight, [&](int64_t i) { row(out.row_as<float>(i), logits.row_as<float>(i), out.row_len()); });
 }
 
+// Rows that are not of the step are few, and copied faster than a team is woken.
+void put_rows(const TensorView& x, std::span<const float* const> rows, int64_t from) {
+  for (int64_t t = 0; t < x.n_rows(); ++t) {
+    if (const float* row = rows[static_cast<size_t>(t)]; row != nullptr)
+      std::memcpy(x.row(t), row + from, static_cast<size_t>(x.row_len()) * sizeof(float));
+  }
+}
+
+void add_rows(const TensorView& x, std::span<const float* const> rows, int64_t from) {
+  for (int64_t t = 0; t < x.n_rows(); ++t) {
+    const float* row = rows[static_cast<size_t>(t)];
+    for (int64_t i = 0; row != nullptr && i < x.row_len(); ++i) x.row_as<float>(t)[i] += row[from + i];
+  }
+}
+
 void gather_rows(Stream& s, const TensorView& out, const TensorView& x, std::span<const int32_t> rows) {
   each_row(s, out, 1, [&](int64_t i) {
     const int32_t row = rows[static_cast<size_t>(i)];

@@ -42,9 +42,9 @@ void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& 
   for (int32_t s = 0; s < batch.n_sequences; ++s) {
     for (int32_t t = batch.query_start[s]; t < batch.query_start[s + 1]; ++t) {
       const int32_t position = batch.read_by()[t];
-      const int32_t first = params.window > 0 ? std::max(0, position - params.window + 1) : 0;
+      const int32_t first = batch.first_read(t, params.window);
       slot.clear();
-      for (int32_t p = first; p <= position; ++p) slot.push_back(batch.slot_read(s, t, p));
+      for (int32_t p = first; p < batch.end_read(t); ++p) slot.push_back(batch.slot_read(s, t, p));
       for (int64_t h = 0; h < n_heads; ++h) {
         const auto kv_head = static_cast<int32_t>(h / group);
         weight.assign(slot.size(), 0.0);

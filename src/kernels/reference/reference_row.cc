@@ -108,11 +108,13 @@ void clamped_silu_mul(const TensorView& out, const TensorView& gate, const Tenso
 }
 
 void rope_angles(const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions) {
-  for (size_t t = 0; t < positions.size(); ++t) {
+  const auto n_axes = static_cast<int64_t>(positions.size()) / cos_sin.n_rows();
+  for (int64_t t = 0; t < cos_sin.n_rows(); ++t) {
     for (int i = 0; i < rope.n_pairs; ++i) {
-      const double angle = positions[t] * rope.frequency[i];
-      set(cos_sin, static_cast<int64_t>(t), i, std::cos(angle) * rope.magnitude);
-      set(cos_sin, static_cast<int64_t>(t), rope.n_pairs + i, std::sin(angle) * rope.magnitude);
+      const int64_t axis = n_axes > 1 && rope.axes != nullptr ? rope.axes[i] : 0;
+      const double angle = positions[static_cast<size_t>(t * n_axes + axis)] * rope.frequency[i];
+      set(cos_sin, t, i, std::cos(angle) * rope.magnitude);
+      set(cos_sin, t, rope.n_pairs + i, std::sin(angle) * rope.magnitude);
     }
   }
 }

@@ -66,6 +66,8 @@ Result<ModelConfig> qwen2moe_from_gguf(const ModelFile& file);
 Result<ModelConfig> qwen2moe_from_folder(const ModelFile& file);
 Result<ModelConfig> qwen3moe_from_gguf(const ModelFile& file);
 Result<ModelConfig> qwen3moe_from_folder(const ModelFile& file);
+Result<ModelConfig> qwen3vl_from_gguf(const ModelFile& file);
+Result<ModelConfig> qwen3vl_from_folder(const ModelFile& file);
 Result<ModelConfig> olmoe_from_gguf(const ModelFile& file);
 Result<ModelConfig> olmoe_from_folder(const ModelFile& file);
 Result<ModelConfig> granitemoe_from_gguf(const ModelFile& file);

@@ -62,6 +62,13 @@ Result<RopeConfig> rope_from_gguf(const ModelFile& file, const ModelConfig& conf
 Result<RopeConfig> rope_from_folder(const ModelFile& file, const ModelConfig& config, const std::string& prefix,
                                     const std::string& parameters, double default_base);
 
+// M-RoPE: which of three positions each pair of the first RoPE turns by (RopeConfig::axes); one axis where the file has
+// no sections. `in_turn`: as Qwen3-VL deals the pairs; a folder states it.
+Status rope_axes_from_gguf(const ModelFile& file, bool in_turn, ModelConfig& config);
+Status rope_axes_from_folder(const ModelFile& file, const std::string& prefix, ModelConfig& config);
+// The first n layers add rows of pictures (ModelConfig::n_picture_layers), as `key` states.
+Status set_picture_layers(int64_t n, const std::string& key, ModelConfig& config);
+
 // How many layers draft further tokens (ModelConfig::n_mtp_layers), as `key` states: none to `most`.
 inline constexpr int64_t kMostMtpLayers = 64;
 Status check_mtp_layers(const ModelConfig& config, const std::string& key, int64_t most);

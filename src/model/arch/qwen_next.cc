@@ -35,6 +35,7 @@ Result<ModelConfig> from_gguf(const ModelFile& file, bool tiled) {
   ASSIGN_OR_RETURN(ModelConfig config, common_from_gguf(file, Shape::kLlama, /*interleaved=*/false, Experts::kRead));
   const std::string arch = config.architecture + ".";
   config.qk_norm = config.attention_gate = true;
+  TRY(rope_axes_from_gguf(file, /*in_turn=*/true, config));
   DeltaHeads heads = {.tiled = tiled};
   ASSIGN_OR_RETURN(heads.n_key_heads, bounded_size(file, arch + "ssm.group_count", kMostHeads));
   ASSIGN_OR_RETURN(heads.n_value_heads, bounded_size(file, arch + "ssm.time_step_rank", kMostHeads));
@@ -119,6 +120,7 @@ Result<ModelConfig> qwen3next_from_folder(const ModelFile& file) {
                           file.has_meta(prefix + "rope_parameters.partial_rotary_factor");
   if (!gives_part) rope.n_pairs /= 4;
   config.ropes.push_back(std::move(rope));
+  TRY(rope_axes_from_folder(file, prefix, config));
   DeltaHeads heads;
   ASSIGN_OR_RETURN(heads.n_key_heads, bounded_size(file, prefix + "linear_num_key_heads", kMostHeads));
   ASSIGN_OR_RETURN(heads.n_value_heads, bounded_size(file, prefix + "linear_num_value_heads", kMostHeads));

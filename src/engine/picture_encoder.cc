@@ -1,0 +1,121 @@
+#include "engine/picture_encoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace ibid {
+
+size_t PictureEncoder::Hash::operator()(const Sha256Digest& digest) const {
+  size_t value = 0;
+  std::memcpy(&value, digest.data(), sizeof value);
+  return value;
+}
+
+PictureEncoder::PictureEncoder(const Tower& tower, Stream& stream, int64_t max_kept_bytes, const Clock& clock)
+    : tower_(tower), stream_(stream), clock_(clock), max_kept_bytes_(max_kept_bytes) {}
+
+void PictureEncoder::add(AdmittedRequest request) {
+  const auto n = static_cast<int64_t>(request->to_encode->size());
+  n_sequences_ += request->n_sequences();
+  waiting_.push_back({std::move(request)});
+  stats_.n_waiting += n;
+}
+
+int32_t PictureEncoder::cancel(RequestId id) {
+  const auto found = std::ranges::find_if(waiting_, [id](const Waiting& w) { return w.request->id == id; });
+  if (found == waiting_.end()) return 0;
+  if (found == waiting_.begin()) run_ = nullptr;
+  stats_.n_waiting -= static_cast<int64_t>(found->request->to_encode->size() - found->n_done);
+  n_sequences_ -= found->request->n_sequences();
+  const int32_t n = found->request->n;
+  waiting_.erase(found);
+  return n;
+}
+
+std::vector<AdmittedRequest> PictureEncoder::take_all() {
+  std::vector<AdmittedRequest> out;
+  for (Waiting& w : waiting_) out.push_back(std::move(w.request));
+  waiting_.clear();
+  run_ = nullptr;
+  n_sequences_ = 0;
+  stats_.n_waiting = 0;
+  return out;
+}
+
+void PictureEncoder::advance(double seconds, const OnReady& on_ready) {
+  const double begun = clock_.now();
+  do {
+    if (waiting_.empty()) return;
+    Status done;
+    try {
+      done = step();
+    } catch (const std::bad_alloc&) {
+      done = out_of_memory();
+    }
+    Waiting& first = waiting_.front();
+    if (done.ok() && first.n_done < first.request->to_encode->size()) continue;
+    if (!done) {
+      run_ = nullptr;
+      ++stats_.n_failed;
+      stats_.n_waiting -= static_cast<int64_t>(first.request->to_encode->size() - first.n_done);
+    }
+    AdmittedRequest request = std::move(first.request);
+    waiting_.pop_front();
+    n_sequences_ -= request->n_sequences();
+    on_ready(std::move(request), done);
+  } while (clock_.now() - begun < seconds);
+}
+
+Status PictureEncoder::step() {
+  Waiting& first = waiting_.front();
+  PictureToEncode& picture = (*first.request->to_encode)[first.n_done];
+  Values values = picture.rows->values;
+  if (values == nullptr && run_ == nullptr) {
+    values = find(picture.rows->digest);
+    if (values != nullptr) ++stats_.n_found;
+  }
+  if (values == nullptr) {
+    const double begun = clock_.now();
+    if (run_ == nullptr) {
+      ASSIGN_OR_RETURN(run_, tower_.begin({.grid_rows = picture.grid_rows,
+                                           .grid_columns = picture.grid_columns,
+                                           .patches = picture.patches}));
+      picture.patches = {};
+    }
+    const bool is_done = run_->step(stream_);
+    stats_.seconds += clock_.now() - begun;
+    if (!is_done) return {};
+    values = std::make_shared<const std::vector<float>>(run_->take());
+    run_ = nullptr;
+    ++stats_.n_encoded;
+    keep(picture.rows->digest, values);
+  }
+  picture.rows->values = std::move(values);
+  picture.patches = {};
+  ++first.n_done;
+  --stats_.n_waiting;
+  return {};
+}
+
+PictureEncoder::Values PictureEncoder::find(const Sha256Digest& digest) {
+  const auto found = by_digest_.find(digest);
+  if (found == by_digest_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, found->second);
+  return found->second->values;
+}
+
+void PictureEncoder::keep(const Sha256Digest& digest, Values values) {
+  const auto bytes_of = [](const Values& v) { return static_cast<int64_t>(v->size() * sizeof(float)); };
+  if (bytes_of(values) > max_kept_bytes_) return;
+  stats_.kept_bytes += bytes_of(values);
+  kept_.push_front({digest, std::move(values)});
+  by_digest_.emplace(digest, kept_.begin());
+  while (stats_.kept_bytes > max_kept_bytes_) {
+    stats_.kept_bytes -= bytes_of(kept_.back().values);
+    by_digest_.erase(kept_.back().digest);
+    kept_.pop_back();
+  }
+}
+
+}  // namespace ibid

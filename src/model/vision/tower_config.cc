@@ -1,0 +1,261 @@
+#include "model/vision/tower_config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/quoted.h"
+
+namespace ibid {
+namespace {
+
+constexpr std::array<WeightName, 23> kQwenTowerNames = {{
+    {"v.patch_embd.weight", "visual.patch_embed.proj.weight"},
+    {"v.patch_embd.bias", "visual.patch_embed.proj.bias"},
+    {"v.position_embd.weight", "visual.pos_embed.weight"},
+    {"v.blk.{}.ln1.weight", "visual.blocks.{}.norm1.weight"},
+    {"v.blk.{}.ln1.bias", "visual.blocks.{}.norm1.bias"},
+    {"v.blk.{}.ln2.weight", "visual.blocks.{}.norm2.weight"},
+    {"v.blk.{}.ln2.bias", "visual.blocks.{}.norm2.bias"},
+    {"v.blk.{}.attn_qkv.weight", "visual.blocks.{}.attn.qkv.weight"},
+    {"v.blk.{}.attn_qkv.bias", "visual.blocks.{}.attn.qkv.bias"},
+    {"v.blk.{}.attn_out.weight", "visual.blocks.{}.attn.proj.weight"},
+    {"v.blk.{}.attn_out.bias", "visual.blocks.{}.attn.proj.bias"},
+    {"v.blk.{}.ffn_up.weight", "visual.blocks.{}.mlp.linear_fc1.weight"},
+    {"v.blk.{}.ffn_up.bias", "visual.blocks.{}.mlp.linear_fc1.bias"},
+    {"v.blk.{}.ffn_down.weight", "visual.blocks.{}.mlp.linear_fc2.weight"},
+    {"v.blk.{}.ffn_down.bias", "visual.blocks.{}.mlp.linear_fc2.bias"},
+    {"v.post_ln.weight", "visual.merger.norm.weight"},
+    {"v.post_ln.bias", "visual.merger.norm.bias"},
+    {"mm.0.weight", "visual.merger.linear_fc1.weight"},
+    {"mm.0.bias", "visual.merger.linear_fc1.bias"},
+    {"mm.2.weight", "visual.merger.linear_fc2.weight"},
+    {"mm.2.bias", "visual.merger.linear_fc2.bias"},
+    // A folder counts these from 0, a GGUF by the layer that they follow.
+    {"v.deepstack.{}.norm.weight", "visual.deepstack_merger_list.{}.norm.weight"},
+    {"v.deepstack.{}.norm.bias", "visual.deepstack_merger_list.{}.norm.bias"},
+}};
+constexpr std::array<WeightName, 4> kDeepNames = {{
+    {"v.deepstack.{}.fc1.weight", "visual.deepstack_merger_list.{}.linear_fc1.weight"},
+    {"v.deepstack.{}.fc1.bias", "visual.deepstack_merger_list.{}.linear_fc1.bias"},
+    {"v.deepstack.{}.fc2.weight", "visual.deepstack_merger_list.{}.linear_fc2.weight"},
+    {"v.deepstack.{}.fc2.bias", "visual.deepstack_merger_list.{}.linear_fc2.bias"},
+}};
+
+constexpr auto kAllQwenNames = [] {
+  std::array<WeightName, kQwenTowerNames.size() + kDeepNames.size()> all = {};
+  std::ranges::copy(kDeepNames, std::ranges::copy(kQwenTowerNames, all.begin()).out);
+  return all;
+}();
+
+// Of SigLIP; `place` is where a folder has it: transformers 5 drops a part of the older name.
+#define IBID_SIGLIP_NAMES(place)                                                                            \
+  {"v.patch_embd.weight", place "embeddings.patch_embedding.weight"},                                       \
+      {"v.patch_embd.bias", place "embeddings.patch_embedding.bias"},                                       \
+      {"v.position_embd.weight", place "embeddings.position_embedding.weight"},                             \
+      {"v.blk.{}.ln1.weight", place "encoder.layers.{}.layer_norm1.weight"},                                \
+      {"v.blk.{}.ln1.bias", place "encoder.layers.{}.layer_norm1.bias"},                                    \
+      {"v.blk.{}.ln2.weight", place "encoder.layers.{}.layer_norm2.weight"},                                \
+      {"v.blk.{}.ln2.bias", place "encoder.layers.{}.layer_norm2.bias"},                                    \
+      {"v.blk.{}.attn_q.weight", place "encoder.layers.{}.self_attn.q_proj.weight"},                        \
+      {"v.blk.{}.attn_q.bias", place "encoder.layers.{}.self_attn.q_proj.bias"},                            \
+      {"v.blk.{}.attn_k.weight", place "encoder.layers.{}.self_attn.k_proj.weight"},                        \
+      {"v.blk.{}.attn_k.bias", place "encoder.layers.{}.self_attn.k_proj.bias"},                            \
+      {"v.blk.{}.attn_v.weight", place "encoder.layers.{}.self_attn.v_proj.weight"},                        \
+      {"v.blk.{}.attn_v.bias", place "encoder.layers.{}.self_attn.v_proj.bias"},                            \
+      {"v.blk.{}.attn_out.weight", place "encoder.layers.{}.self_attn.out_proj.weight"},                    \
+      {"v.blk.{}.attn_out.bias", place "encoder.layers.{}.self_attn.out_proj.bias"},                        \
+      {"v.blk.{}.ffn_up.weight", place "encoder.layers.{}.mlp.fc1.weight"},                                 \
+      {"v.blk.{}.ffn_up.bias", place "encoder.layers.{}.mlp.fc1.bias"},                                     \
+      {"v.blk.{}.ffn_down.weight", place "encoder.layers.{}.mlp.fc2.weight"},                               \
+      {"v.blk.{}.ffn_down.bias", place "encoder.layers.{}.mlp.fc2.bias"},                                   \
+      {"v.post_ln.weight", place "post_layernorm.weight"}, {"v.post_ln.bias", place "post_layernorm.bias"}, \
+      {"mm.soft_emb_norm.weight", "multi_modal_projector.mm_soft_emb_norm.weight"}, {                       \
+    "mm.input_projection.weight", "multi_modal_projector.mm_input_projection_weight"                        \
+  }
+constexpr std::array<WeightName, 23> kSiglipNames = {{IBID_SIGLIP_NAMES("vision_tower.")}};
+constexpr std::array<WeightName, 23> kOldSiglipNames = {{IBID_SIGLIP_NAMES("vision_tower.vision_model.")}};
+#undef IBID_SIGLIP_NAMES
+
+constexpr int64_t kMostLayers = 1024, kMostWidth = 1 << 16, kMostSide = 1 << 10;
+
+// A size of 1 to `most`.
+Status read_size(const ModelFile& file, const std::string& key, int64_t most, int64_t& out) {
+  ASSIGN_OR_RETURN(out, file.meta_int(key));
+  if (out >= 1 && out <= most) return {};
+  return invalid(
+      "the vision tower's " + in_quotes(key) + " is " + std::to_string(out) + "; expected 1 to " + std::to_string(most),
+      key);
+}
+
+Result<int64_t> square_root(int64_t square, const std::string& key) {
+  for (int64_t side = 1; side <= kMostSide; ++side) {
+    if (side * side == square) return side;
+  }
+  return invalid("the vision tower has " + std::to_string(square) + " positions; expected those of a square", key);
+}
+
+Status read_eps(const ModelFile& file, const std::string& key, double missing, TowerConfig& out) {
+  ASSIGN_OR_RETURN(const double eps, file.meta_float(key, missing));
+  if (!(eps > 0 && eps < 1)) return invalid("the vision tower's norms have an eps of " + std::to_string(eps), key);
+  out.norm_eps = static_cast<float>(eps);
+  return {};
+}
+
+// What both containers must agree on with the tower's code.
+Status check(const TowerConfig& c, const std::string& file) {
+  const auto bad = [&file](const std::string& what) { return invalid(file + ": the vision tower " + what); };
+  if (c.width % c.n_heads != 0 || c.head_len() % 8 != 0 || c.head_len() > 256) {
+    return bad("has " + std::to_string(c.n_heads) + " heads in a width of " + std::to_string(c.width) +
+               "; expected heads of a multiple of 8, up to 256");
+  }
+  if (c.kind == TowerKind::kQwen && c.head_len() % 4 != 0) return bad("turns a quarter of a head by rows");
+  if (c.kind == TowerKind::kGemma3 && c.grid_side % c.merge != 0) {
+    return bad("has " + std::to_string(c.grid_side) + " patches a side, which cells of " + std::to_string(c.merge) +
+               " do not part");
+  }
+  int64_t last = -1;
+  for (const int64_t layer : c.deep_layers) {
+    if (layer <= last || layer >= c.n_layers) return bad("merges rows after layers that it does not have");
+    last = layer;
+  }
+  return {};
+}
+
+Result<TowerConfig> qwen_from_folder(const ModelFile& file, TowerConfig c) {
+  const std::string v = "vision_config.";
+  TRY(read_size(file, v + "depth", kMostLayers, c.n_layers));
+  TRY(read_size(file, v + "hidden_size", kMostWidth, c.width));
+  TRY(read_size(file, v + "intermediate_size", kMostWidth, c.ffn_len));
+  TRY(read_size(file, v + "num_heads", kMostWidth, c.n_heads));
+  TRY(read_size(file, v + "patch_size", kMostSide, c.patch_side));
+  TRY(read_size(file, v + "temporal_patch_size", 8, c.n_frames));
+  TRY(read_size(file, v + "spatial_merge_size", 8, c.merge));
+  TRY(read_size(file, v + "out_hidden_size", kMostWidth, c.out_width));
+  ASSIGN_OR_RETURN(const int64_t n_positions, file.meta_int(v + "num_position_embeddings"));
+  ASSIGN_OR_RETURN(c.grid_side, square_root(n_positions, v + "num_position_embeddings"));
+  ASSIGN_OR_RETURN(const std::string act, file.meta_string(v + "hidden_act", "gelu_pytorch_tanh"));
+  if (act != "gelu_pytorch_tanh")
+    return unsupported("the vision tower's activation is " + in_quotes(act) + "; ibid runs gelu_pytorch_tanh",
+                       v + "hidden_act");
+  if (file.has_meta(v + "deepstack_visual_indexes")) {
+    ASSIGN_OR_RETURN(c.deep_layers, file.meta_ints(v + "deepstack_visual_indexes"));
+  }
+  return c;
+}
+
+Result<TowerConfig> gemma3_from_folder(const ModelFile& file, TowerConfig c) {
+  const std::string v = "vision_config.";
+  int64_t image_side = 0, n_cells = 0;
+  TRY(read_size(file, v + "num_hidden_layers", kMostLayers, c.n_layers));
+  TRY(read_size(file, v + "hidden_size", kMostWidth, c.width));
+  TRY(read_size(file, v + "intermediate_size", kMostWidth, c.ffn_len));
+  TRY(read_size(file, v + "num_attention_heads", kMostWidth, c.n_heads));
+  TRY(read_size(file, v + "patch_size", kMostSide, c.patch_side));
+  TRY(read_size(file, v + "image_size", 1 << 14, image_side));
+  TRY(read_size(file, "mm_tokens_per_image", 1 << 16, n_cells));
+  TRY(read_size(file, "text_config.hidden_size", kMostWidth, c.out_width));
+  TRY(read_eps(file, v + "layer_norm_eps", 1e-6, c));
+  ASSIGN_OR_RETURN(const std::string act, file.meta_string(v + "hidden_act", "gelu_pytorch_tanh"));
+  if (act != "gelu_pytorch_tanh")
+    return unsupported("the vision tower's activation is " + in_quotes(act) + "; ibid runs gelu_pytorch_tanh",
+                       v + "hidden_act");
+  ASSIGN_OR_RETURN(const int64_t cells_side, square_root(n_cells, "mm_tokens_per_image"));
+  c.grid_side = image_side / c.patch_side;
+  if (c.grid_side % cells_side != 0)
+    return invalid("the vision tower makes " + std::to_string(n_cells) + " cells of " + std::to_string(c.grid_side) +
+                       " patches a side",
+                   "mm_tokens_per_image");
+  c.merge = c.grid_side / cells_side;
+  return c;
+}
+
+Result<TowerConfig> from_gguf(const ModelFile& file) {
+  const std::string v = "clip.vision.";
+  const char* key = file.has_meta("clip.projector_type") ? "clip.projector_type" : "clip.vision.projector_type";
+  ASSIGN_OR_RETURN(const std::string name, file.meta_string(key));
+  TowerConfig c = {.architecture = name};
+  if (name == "qwen3vl_merger") {
+    c.kind = TowerKind::kQwen;
+    c.n_frames = 2;
+  } else if (name == "gemma3") {
+    c.kind = TowerKind::kGemma3;
+  } else {
+    return unsupported(file.path() + " is a vision tower with the projector " + in_quotes(name) +
+                           "; ibid runs qwen3vl_merger and gemma3",
+                       key);
+  }
+  int64_t image_side = 0;
+  TRY(read_size(file, v + "block_count", kMostLayers, c.n_layers));
+  TRY(read_size(file, v + "embedding_length", kMostWidth, c.width));
+  TRY(read_size(file, v + "feed_forward_length", kMostWidth, c.ffn_len));
+  TRY(read_size(file, v + "attention.head_count", kMostWidth, c.n_heads));
+  TRY(read_size(file, v + "patch_size", kMostSide, c.patch_side));
+  TRY(read_size(file, v + "image_size", 1 << 14, image_side));
+  TRY(read_size(file, v + "projection_dim", kMostWidth, c.out_width));
+  TRY(read_eps(file, v + "attention.layer_norm_epsilon", 1e-6, c));
+  c.grid_side = image_side / c.patch_side;
+  if (c.kind == TowerKind::kQwen) {
+    ASSIGN_OR_RETURN(c.merge, file.meta_int(v + "spatial_merge_size", 2));
+    if (file.has_meta(v + "is_deepstack_layers")) {
+      ASSIGN_OR_RETURN(const std::vector<int64_t> is_deep, file.meta_ints(v + "is_deepstack_layers"));
+      for (size_t l = 0; l < is_deep.size(); ++l) {
+        if (is_deep[l] != 0) c.deep_layers.push_back(static_cast<int64_t>(l));
+      }
+    }
+  } else {
+    ASSIGN_OR_RETURN(c.merge, file.meta_int(v + "projector.scale_factor", 4));
+  }
+  if (c.merge < 1 || c.merge > 8 || c.grid_side < 1 || c.grid_side > kMostSide)
+    return invalid(file.path() + ": the vision tower's grid of " + std::to_string(c.grid_side) +
+                   " patches a side, merged by " + std::to_string(c.merge) + ", is not one");
+  return c;
+}
+
+TowerKind kind_of(const std::string& model_type) {
+  return model_type == "gemma3" ? TowerKind::kGemma3 : TowerKind::kQwen;
+}
+
+bool is_known(const std::string& model_type) {
+  return model_type == "gemma3" || model_type == "qwen3_vl" || model_type == "qwen3_vl_moe" ||
+         model_type == "qwen3_5" || model_type == "qwen3_5_moe";
+}
+
+}  // namespace
+
+bool has_tower(const ModelFile& file) {
+  if (file.container() == Container::kGguf) {
+    const Result<std::string> name = file.meta_string("general.architecture");
+    return name && *name == "clip";
+  }
+  const Result<std::string> type = file.meta_string("model_type");
+  return type && is_known(*type) && file.has_meta("vision_config.hidden_size");
+}
+
+Result<TowerConfig> read_tower(const ModelFile& file) {
+  if (!has_tower(file))
+    return unsupported(file.path() +
+                       " has no vision tower that ibid runs; expected one of gemma 3, Qwen3-VL or "
+                       "Qwen3.5, or a GGUF file of the architecture clip");
+  Result<TowerConfig> config = invalid("");
+  if (file.container() == Container::kGguf) {
+    config = from_gguf(file);
+  } else {
+    ASSIGN_OR_RETURN(const std::string type, file.meta_string("model_type"));
+    TowerConfig c = {.kind = kind_of(type), .architecture = type};
+    config = c.kind == TowerKind::kQwen ? qwen_from_folder(file, std::move(c)) : gemma3_from_folder(file, std::move(c));
+  }
+  if (!config) return config;
+  TRY(check(*config, file.path()));
+  return config;
+}
+
+std::span<const WeightName> tower_names(TowerKind kind, const ModelFile& file) {
+  if (kind == TowerKind::kQwen) return kAllQwenNames;
+  const auto is_old = [](const TensorInfo& t) {
+    return t.name.find("vision_tower.vision_model.") != std::string::npos;
+  };
+  if (std::ranges::any_of(file.tensors(), is_old)) return kOldSiglipNames;
+  return kSiglipNames;
+}
+
+}  // namespace ibid

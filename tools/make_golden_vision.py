@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/*_vision: tiny random models with a vision tower, and what transformers makes of two pictures.
+
+    python3 -m venv v && v/bin/pip install -r tools/requirements-golden.txt
+    v/bin/python tools/make_golden_vision.py
+
+Each folder is a model as transformers saves it. Beside it NAME.safetensors holds, in F32 on the CPU: `tokens` of a prompt
+with two pictures, `starts` (where each picture's cells begin), for picture i `patches.i` [n, values], `grid.i` (rows and
+columns of patches) and `rows.i` [cells, C and C more for each layer that adds some], `positions` [T, 3], the prompt's
+`logits`, and `greedy`, the 8 tokens that follow. Needs no network: weights and pictures are random.
+"""
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Qwen3_5Config, Qwen3_5ForConditionalGeneration,
+                          Qwen3VLConfig, Qwen3VLForConditionalGeneration)
+
+ROOT = Path(__file__).resolve().parent.parent / "tests" / "golden"
+V, CELL, BEGIN, END = 80, 70, 71, 72
+BASE = dict(vocab_size=V, hidden_size=32, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=256, rms_norm_eps=1e-6, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+TOWER = dict(depth=3, hidden_size=32, intermediate_size=48, num_heads=2, patch_size=4, spatial_merge_size=2,
+             temporal_patch_size=2, out_hidden_size=32, num_position_embeddings=49)
+IDS = dict(image_token_id=CELL, video_token_id=73, vision_start_token_id=BEGIN, vision_end_token_id=END)
+ROPE = dict(rope_type="default", rope_theta=10000.0, mrope_interleaved=True)
+DELTA_NET = dict(num_hidden_layers=4, head_dim=32, linear_num_key_heads=2, linear_num_value_heads=6,
+                 linear_key_head_dim=8, linear_value_head_dim=12,
+                 layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"])
+QWEN_GRIDS = [(6, 10), (4, 4)]
+
+
+def qwen3vl():
+    config = Qwen3VLConfig(
+        text_config=dict(BASE, num_hidden_layers=4, head_dim=16, rope_parameters=dict(ROPE, mrope_section=[4, 2, 2])),
+        vision_config=dict(TOWER, deepstack_visual_indexes=[0, 1]), **IDS)
+    return Qwen3VLForConditionalGeneration(config)
+
+
+def qwen35():
+    config = Qwen3_5Config(
+        text_config=dict(BASE, **DELTA_NET, rope_parameters=dict(ROPE, mrope_section=[2, 1, 1], partial_rotary_factor=0.25)),
+        vision_config=TOWER, **IDS)
+    return Qwen3_5ForConditionalGeneration(config)
+
+
+def gemma3():
+    config = Gemma3Config(
+        text_config=dict(BASE, num_hidden_layers=4, head_dim=16, query_pre_attn_scalar=16, sliding_window=8,
+                         layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+                         rope_parameters={"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0),
+                                          "sliding_attention": dict(rope_type="default", rope_theta=10000.0)}),
+        vision_config=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, patch_size=4,
+                           image_size=48), mm_tokens_per_image=9, image_token_id=CELL, image_token_index=CELL,
+        boi_token_index=BEGIN, eoi_token_index=END)
+    return Gemma3ForConditionalGeneration(config)
+
+
+def randomise(model, seed):
+    g = torch.Generator().manual_seed(seed)
+    zero_centred = model.config.model_type in ("gemma3", "qwen3_5")
+    with torch.no_grad():
+        for name, p in sorted(model.named_parameters()):
+            noise = torch.randn(p.shape, generator=g)
+            tower = "visual." in name or "vision_" in name
+            if name.endswith("A_log"):
+                p.copy_(torch.log(0.1 + 3.9 * torch.rand(p.shape, generator=g)))
+            elif name.endswith("bias"):
+                p.copy_(0.3 * noise)
+            elif p.dim() == 1:
+                centred = zero_centred and not tower and not name.endswith("linear_attn.norm.weight")
+                p.copy_((0.0 if centred else 1.0) + 0.2 * noise)
+            elif "embed" in name and p.dim() == 2:
+                p.copy_(0.6 * noise)
+            elif name.endswith("mm_input_projection_weight"):
+                p.copy_(1.3 * noise / p.shape[0] ** 0.5)
+            else:
+                p.copy_(1.3 * noise / (p.numel() / p.shape[0]) ** 0.5)
+
+
+def prompt(counts, seed):
+    g = torch.Generator().manual_seed(seed)
+    tokens, starts = torch.randint(3, 60, (9,), generator=g).tolist(), []
+    for n in counts:
+        tokens.append(BEGIN)
+        starts.append(len(tokens))
+        tokens += [CELL] * n + [END] + torch.randint(3, 60, (7,), generator=g).tolist()
+    return torch.tensor([tokens]), starts
+
+
+def make(name, build, seed):
+    torch.manual_seed(seed)
+    model = build().eval().float()
+    model.config._attn_implementation = "eager"
+    randomise(model, seed)
+    is_gemma = model.config.model_type == "gemma3"
+    g = torch.Generator().manual_seed(seed + 1)
+    out, features = {}, []
+    v = model.config.vision_config
+    if is_gemma:
+        grids = [(v.image_size // v.patch_size,) * 2] * 2
+        counts = [model.config.mm_tokens_per_image] * 2
+        pixels = torch.rand((2, 3, v.image_size, v.image_size), generator=g) * 2 - 1
+        p, n = v.patch_size, grids[0][0]
+        patches = [x.reshape(3, n, p, n, p).permute(1, 3, 0, 2, 4).reshape(n * n, -1) for x in pixels]
+        inputs = dict(pixel_values=pixels)
+    else:
+        grids, counts = QWEN_GRIDS, [a * b // 4 for a, b in QWEN_GRIDS]
+        one = v.in_channels * v.patch_size ** 2
+        patches = []
+        for a, b in grids:  # a picture's frames are alike
+            x = torch.rand((a * b, v.in_channels, 1, v.patch_size, v.patch_size), generator=g) * 2 - 1
+            patches.append(x.repeat(1, 1, v.temporal_patch_size, 1, 1).reshape(a * b, one * v.temporal_patch_size))
+        inputs = dict(pixel_values=torch.cat(patches), image_grid_thw=torch.tensor([(1, a, b) for a, b in grids]))
+    tokens, starts = prompt(counts, seed + 2)
+    is_cell = (tokens == CELL).long()
+    inputs["token_type_ids" if is_gemma else "mm_token_type_ids"] = is_cell
+    with torch.no_grad():
+        if is_gemma:
+            rows = model.model.get_image_features(inputs["pixel_values"])
+            rows = getattr(rows, "pooler_output", rows)
+            features = list(rows)
+            positions = torch.arange(tokens.shape[1]).repeat(3, 1).T
+        else:
+            got = model.model.get_image_features(inputs["pixel_values"], inputs["image_grid_thw"])
+            rows, deep = got.pooler_output, getattr(got, "deepstack_features", None)
+            deep = [d if isinstance(d, (list, tuple)) else torch.split(d, counts) for d in deep or []]
+            features = [torch.cat([r] + [d[i] for d in deep], dim=-1) for i, r in enumerate(rows)]
+            positions = model.model.get_rope_index(tokens, mm_token_type_ids=is_cell, image_grid_thw=inputs["image_grid_thw"])[0][:, 0].T
+        logits = model(input_ids=tokens, **inputs).logits[0]
+        greedy, more = [], tokens
+        for _ in range(8):
+            more_inputs = dict(inputs)
+            key = "token_type_ids" if is_gemma else "mm_token_type_ids"
+            more_inputs[key] = (more == CELL).long()
+            best = model(input_ids=more, **more_inputs).logits[0, -1].argmax()
+            greedy.append(int(best))
+            more = torch.cat([more, best.reshape(1, 1)], dim=1)
+    for i, (grid, patch, row) in enumerate(zip(grids, patches, features)):
+        out[f"grid.{i}"] = torch.tensor(grid, dtype=torch.int32)
+        out[f"patches.{i}"] = patch.contiguous().float()
+        out[f"rows.{i}"] = row.contiguous().float()
+    out.update(tokens=tokens[0].int(), starts=torch.tensor(starts, dtype=torch.int32), logits=logits.contiguous(),
+               positions=positions.contiguous().int(), greedy=torch.tensor(greedy, dtype=torch.int32))
+    model.save_pretrained(ROOT / name)
+    (ROOT / name / "generation_config.json").unlink(missing_ok=True)
+    save_file(out, ROOT / f"{name}.safetensors")
+    print(name, tokens.shape[1], greedy, {k: tuple(v.shape) for k, v in out.items()})
+
+
+MODELS = {"qwen3vl_vision": (qwen3vl, 11), "qwen35_vision": (qwen35, 12), "gemma3_vision": (gemma3, 13)}
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or MODELS:
+        make(chosen, *MODELS[chosen])
