@@ -8,14 +8,23 @@ Each folder is a model as transformers saves it. Beside it NAME.safetensors hold
 with two pictures, `starts` (where each picture's cells begin), for picture i `patches.i` [n, values], `grid.i` (rows and
 columns of patches) and `rows.i` [cells, C and C more for each layer that adds some], `positions` [T, 3], the prompt's
 `logits`, and `greedy`, the 8 tokens that follow. Needs no network: weights and pictures are random.
+
+tests/golden/NAME_chat are whole models with a tokenizer and a chat template of bytes, beside the pictures one.png and
+two.png; chat.json holds what their processors and models make of a message with both: `prompt` (ids) and `answer` (24 greedy
+ids).
 """
+import json
 import sys
 from pathlib import Path
 
+import numpy
 import torch
+from PIL import Image
 from safetensors.torch import save_file
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Qwen3_5Config, Qwen3_5ForConditionalGeneration,
-                          Qwen3VLConfig, Qwen3VLForConditionalGeneration)
+                          PreTrainedTokenizerFast, Qwen2VLImageProcessor, Qwen3VLConfig,
+                          Qwen3VLForConditionalGeneration)
 
 ROOT = Path(__file__).resolve().parent.parent / "tests" / "golden"
 V, CELL, BEGIN, END = 80, 70, 71, 72
@@ -151,6 +160,80 @@ def make(name, build, seed):
 
 MODELS = {"qwen3vl_vision": (qwen3vl, 11), "qwen35_vision": (qwen35, 12), "gemma3_vision": (gemma3, 13)}
 
+
+WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+CHAT = """{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}{% if c.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% elif 'text' in c %}{{ c.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+QUESTION = [{"type": "text", "text": "Compare "}, {"type": "image"}, {"type": "text", "text": " with "}, {"type": "image"},
+            {"type": "text", "text": "."}]
+
+
+def byte_tokenizer():
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    inner = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(letters))}, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(WORDS), "isolated"),
+                                                   pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    inner.decoder = decoders.ByteLevel()
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+             "<|video_pad|>"]
+    inner.add_special_tokens([AddedToken(n, special=True, normalized=False) for n in names])
+    return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHAT)
+
+
+def pictures(seed):
+    g = numpy.random.default_rng(seed)
+    for name, (height, width) in {"one.png": (23, 37), "two.png": (64, 30)}.items():
+        waves = numpy.add.outer(numpy.sin(numpy.arange(height) / 3), numpy.cos(numpy.arange(width) / 5))[..., None]
+        yield name, Image.fromarray((127 + 60 * waves * g.random(3) + 8 * g.random((height, width, 3))).clip(0, 255).astype("uint8"))
+
+
+def make_chat(name, seed):
+    torch.manual_seed(seed)
+    tokenizer = byte_tokenizer()
+    one = tokenizer.convert_tokens_to_ids
+    config = Qwen3VLConfig(
+        text_config=dict(BASE, vocab_size=len(tokenizer), num_hidden_layers=4, head_dim=16, bos_token_id=one("<|endoftext|>"),
+                         eos_token_id=one("<|im_end|>"), max_position_embeddings=1024,
+                         rope_parameters=dict(ROPE, mrope_section=[4, 2, 2])),
+        vision_config=dict(TOWER, deepstack_visual_indexes=[0, 1]), image_token_id=one("<|image_pad|>"),
+        video_token_id=one("<|video_pad|>"), vision_start_token_id=one("<|vision_start|>"),
+        vision_end_token_id=one("<|vision_end|>"))
+    model = Qwen3VLForConditionalGeneration(config).eval().float()
+    model.config._attn_implementation = "eager"
+    randomise(model, seed)
+    folder = ROOT / name
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    processor = Qwen2VLImageProcessor(patch_size=4, merge_size=2, temporal_patch_size=2, image_mean=[0.5] * 3,
+                                      image_std=[0.5] * 3, size=dict(shortest_edge=256, longest_edge=1600))
+    processor.save_pretrained(folder)
+    shown = []
+    for file, picture in pictures(seed):
+        picture.save(folder / file)
+        shown.append(picture)
+    inputs = processor(images=shown, return_tensors="pt")
+    counts = [int(t * h * w) // 4 for t, h, w in inputs["image_grid_thw"]]
+    text = tokenizer.apply_chat_template([{"role": "user", "content": QUESTION}], tokenize=False, add_generation_prompt=True)
+    ids = []
+    for i in tokenizer(text)["input_ids"]:
+        ids += [i] * (counts.pop(0) if i == one("<|image_pad|>") else 1)
+    tokens, answer = torch.tensor([ids]), []
+    with torch.no_grad():
+        for _ in range(24):
+            logits = model(input_ids=tokens, mm_token_type_ids=(tokens == one("<|image_pad|>")).long(), **inputs).logits[0, -1]
+            logits[one("<|im_end|>")] = -torch.inf
+            top = logits.topk(2).values
+            assert top[0] - top[1] > 1e-3, "a choice that rounding could turn"
+            answer.append(int(logits.argmax()))
+            tokens = torch.cat([tokens, torch.tensor([[answer[-1]]])], dim=1)
+    (folder / "chat.json").write_text(json.dumps(dict(prompt=ids, answer=answer)) + "\n")
+    print(name, len(ids), answer, tokenizer.decode(answer))
+
+
+CHATS = {"qwen3vl_chat": 21}
+
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or MODELS:
-        make(chosen, *MODELS[chosen])
+    for chosen in sys.argv[1:] or [*MODELS, *CHATS]:
+        make(chosen, *MODELS[chosen]) if chosen in MODELS else make_chat(chosen, CHATS[chosen])

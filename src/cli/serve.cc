@@ -193,12 +193,26 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
     }
   }
   auto adapters = loaded.adapters;
+  std::shared_ptr<const PictureReader> pictures;
+  std::unique_ptr<PictureEncoder> encoder;
+  if (loaded.tower && chat) {
+    const host::LoadedTower& tower = *loaded.tower;
+    ASSIGN_OR_RETURN(PictureTokens tokens, picture_tokens(tower.config.kind, *tokenizer));
+    pictures = std::make_shared<const PictureReader>(
+        tower.tower, PictureReader::Options{.rule = tower.rule, .tokens = std::move(tokens), .limits = {}});
+    encoder = std::make_unique<PictureEncoder>(*tower.tower, *loaded.stream, options.model.pictures.kept_bytes);
+    log_info(fmt::format("vision tower {}: {}, pictures of up to {} tokens.", tower.config.architecture,
+                         bytes_text(static_cast<uint64_t>(tower.tower->weight_bytes())),
+                         tower.tower->max_patches() / (tower.config.merge * tower.config.merge)));
+  }
   auto backend = make_engine_backend({.info = std::move(info),
                                       .tokenizer = std::move(tokenizer),
                                       .chat_template = std::move(chat),
                                       .engine = std::move(hosted.engine),
                                       .recorder = std::move(hosted.recorder),
                                       .adapters = std::move(adapters),
+                                      .pictures = std::move(pictures),
+                                      .encoder = std::move(encoder),
                                       .events = std::move(events),
                                       .keep = std::make_shared<host::Loaded>(std::move(hosted.loaded))});
   backend->limit_grammars(options.server.max_grammars_bytes);

@@ -132,7 +132,7 @@ void EngineThread::State::cancel(RequestId id) {
 // Beside steps pictures get a share of the time, saved up until it is a piece's; without any they get all of it.
 void EngineThread::State::encode_pictures(bool idle, double step_seconds) {
   picture_credit += step_seconds * kPictureShare;
-  if (!idle && picture_credit <= 0) return;
+  if (!idle && (picture_credit <= 0 || !pictures->has_room())) return;
   const double begun = steady_clock().now();
   pictures->advance(idle ? kPictureTurn : picture_credit,
                     [this](AdmittedRequest request, const Status& ready) { begin(std::move(request), ready); });

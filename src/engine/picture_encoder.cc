@@ -82,20 +82,33 @@ Status PictureEncoder::step() {
                                            .grid_columns = picture.grid_columns,
                                            .patches = picture.patches}));
       picture.patches = {};
+      picture.room = nullptr;
     }
     const bool is_done = run_->step(stream_);
     stats_.seconds += clock_.now() - begun;
     if (!is_done) return {};
-    values = std::make_shared<const std::vector<float>>(run_->take());
+    values = counted(run_->take());
     run_ = nullptr;
     ++stats_.n_encoded;
     keep(picture.rows->digest, values);
   }
   picture.rows->values = std::move(values);
   picture.patches = {};
+  picture.room = nullptr;
   ++first.n_done;
   --stats_.n_waiting;
   return {};
+}
+
+// Rows that are counted until nobody holds them.
+PictureEncoder::Values PictureEncoder::counted(std::vector<float> values) const {
+  const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
+  auto* const rows = new std::vector<float>(std::move(values));
+  *held_bytes_ += bytes;
+  return {rows, [held = held_bytes_, bytes](const std::vector<float>* p) {
+            *held -= bytes;
+            delete p;
+          }};
 }
 
 PictureEncoder::Values PictureEncoder::find(const Sha256Digest& digest) {

@@ -32,9 +32,9 @@ struct AdapterArgs {
 // What makes pictures readable for the model (model/vision/tower.h).
 struct PictureArgs {
   // A GGUF file with the vision tower; empty: the tower of the model's own folder, where it has one; kNoTower: none.
-  std::string tower;
-  int64_t max_patches = 0;                   // of a picture; 0: 16,384
-  int64_t kept_bytes = int64_t{256} << 20;   // of rows of pictures that were shown lately
+  std::string tower = "none";
+  int64_t max_tokens = 4096;                // of a picture; larger ones are shrunk
+  int64_t kept_bytes = int64_t{128} << 20;  // of rows of pictures that were shown lately
 };
 inline constexpr std::string_view kNoTower = "none";
 

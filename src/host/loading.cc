@@ -20,6 +20,7 @@
 #include "format/model_digest.h"
 #include "format/registry.h"
 #include "format/source.h"
+#include "host/picture_rule.h"
 #include "host/proposers.h"
 #include "host/spelling.h"
 #include "kernels/isa.h"
@@ -219,9 +220,9 @@ int64_t adapter_bytes(const AdapterArgs& args, const Loaded& sized) {
   return std::max(args.memory_bytes, of_named + (args.may_load && args.memory_bytes == 0 ? kForOthers : 0));
 }
 
-constexpr int64_t kDefaultPatches = 16384;
-
-int64_t most_patches(const PictureArgs& args) { return args.max_patches > 0 ? args.max_patches : kDefaultPatches; }
+int64_t most_patches(const PictureArgs& args, const TowerConfig& tower) {
+  return args.max_tokens * tower.merge * tower.merge;
+}
 
 // The tower that is named, or the folder's own.
 Status find_tower(const PictureArgs& args, Loaded& out) {
@@ -233,6 +234,7 @@ Status find_tower(const PictureArgs& args, Loaded& out) {
     tower.file = std::make_shared<const ModelFile>(std::move(file));
   }
   ASSIGN_OR_RETURN(tower.config, read_tower(*tower.file));
+  ASSIGN_OR_RETURN(tower.rule, picture_rule(*tower.file, tower.config, most_patches(args, tower.config)));
   const ModelConfig& config = out.model->config();
   if (!config.takes_pictures())
     return unsupported("ibid shows no pictures to " + config.architecture + "; start with --mmproj none", "mmproj");
@@ -244,7 +246,7 @@ Status find_tower(const PictureArgs& args, Loaded& out) {
                    "mmproj");
   }
   out.memory.add("vision tower", static_cast<int64_t>(tower_bytes(*tower.file)));
-  out.memory.add("pictures", run_bytes(tower.config, most_patches(args)) + args.kept_bytes);
+  out.memory.add("pictures", run_bytes(tower.config, most_patches(args, tower.config)) + 3 * args.kept_bytes);
   out.tower = std::move(tower);
   return {};
 }
@@ -252,7 +254,8 @@ Status find_tower(const PictureArgs& args, Loaded& out) {
 Status load_tower(const PictureArgs& args, Loaded& out) {
   if (!out.tower) return {};
   const std::string digest = model_digest(*out.tower->file, cache_folder()).hex();
-  ASSIGN_OR_RETURN(out.tower->tower, Tower::load(out.tower->file, digest, most_patches(args), *out.stream));
+  ASSIGN_OR_RETURN(out.tower->tower,
+                   Tower::load(out.tower->file, digest, most_patches(args, out.tower->config), *out.stream));
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "format/model_file.h"
 #include "host/host_options.h"
 #include "host/load_progress.h"
+#include "image/patches.h"
 #include "model/adapter_shelf.h"
 #include "model/model.h"
 #include "model/vision/tower.h"
@@ -56,6 +57,7 @@ struct LoadedTower {
   std::shared_ptr<const ModelFile> file;
   std::shared_ptr<const Tower> tower;  // null: only sized
   TowerConfig config;
+  PatchRule rule;  // how pictures are cut for it
 };
 
 // A model, with weights or only sized, and all that it borrows. Moves freely: what an engine refers to stays where it

@@ -53,6 +53,7 @@ CLI::App* add_bench(CLI::App& app, BenchOptions& options, int& exit_code);
 void add_lora_option(CLI::App* command, AdapterArgs& options, const char* help, std::string* named = nullptr);
 void add_lora_modules(CLI::App* command, AdapterArgs& options);
 void add_lora_limits(CLI::App* command, AdapterArgs& options, bool& lora_updates);
+void add_picture_options(CLI::App* command, host::PictureArgs& options);
 // --cache-host-bytes, --cache-disk, --cache-disk-bytes.
 void add_tier_options(CLI::App* command, TierArgs& options);
 // --spec, --spec-k, --spec-own-answers.

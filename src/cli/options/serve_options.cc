@@ -124,6 +124,7 @@ void add_engine(CLI::App* c, ServeOptions& o) {
   add_lora_modules(c, o.model.adapters);
   add_lora_option(c, o.model.adapters, "adapter of requests that name none", &o.server.default_adapter);
   add_lora_limits(c, o.model.adapters, o.server.lora_updates);
+  add_picture_options(c, o.model.pictures);
 }
 
 void add_life(CLI::App* c, ServerOptions& o) {

@@ -71,6 +71,18 @@ std::string steady(std::string text) {
   return text;
 }
 
+// A picture as OpenAI's chats have it.
+Result<Json> picture_part(const Json& block, const std::string& where) {
+  const Json* source = given(block, "source");
+  const std::string* type = source != nullptr ? text_at(*source, "type") : nullptr;
+  if (type == nullptr) return invalid(where + ".source must be an object with a type.", where + ".source");
+  if (*type == "url" && text_at(*source, "url") != nullptr) return picture_of_url(*text_at(*source, "url"));
+  if (*type != "base64" || text_at(*source, "data") == nullptr)
+    return invalid(where + ".source must have the type base64 and the picture as data.", where + ".source");
+  const std::string* media = text_at(*source, "media_type");
+  return picture_of_url("data:" + (media != nullptr ? *media : "image/png") + ";base64," + *text_at(*source, "data"));
+}
+
 class MessageReader {
  public:
   Status read(const Json& message, const std::string& where) {
@@ -85,8 +97,8 @@ class MessageReader {
     if (content->string() != nullptr) return out_.push_back(chat_message(role->c_str(), *content)), Status();
     if (content->array() == nullptr) return wrong_value(place, "a text or an array of blocks", *content);
     std::string text, reasoning;
-    Json::Array calls;
-    bool has_results = false;
+    Json::Array calls, parts;  // parts: texts and pictures in order
+    bool has_results = false, has_pictures = false;
     for (size_t i = 0; i < content->array()->size(); ++i) {
       const Json& block = (*content->array())[i];
       const std::string at = place + "[" + std::to_string(i) + "]";
@@ -95,6 +107,11 @@ class MessageReader {
         if (text_at(block, "text") == nullptr) return invalid(at + ".text must be a text.", at + ".text");
         if (!text.empty()) text += '\n';
         text += *text_at(block, "text");
+        parts.push_back(block);
+      } else if (type == "image" && user) {
+        ASSIGN_OR_RETURN(Json picture, picture_part(block, at));
+        parts.push_back(std::move(picture));
+        has_pictures = true;
       } else if (type == "tool_result" && user) {
         has_results = true;
         TRY(read_result(block, at));
@@ -109,8 +126,10 @@ class MessageReader {
         return unserved_type(type, at);
       }
     }
-    if (text.empty() && has_results) return {};
-    Json out = chat_message(role->c_str(), text.empty() && !calls.empty() ? Json() : Json(std::move(text)));
+    if (text.empty() && has_results && !has_pictures) return {};
+    Json said = has_pictures ? Json(std::move(parts)) : Json(std::move(text));
+    const bool is_silent = said.string() != nullptr && said.string()->empty() && !calls.empty();
+    Json out = chat_message(role->c_str(), is_silent ? Json() : std::move(said));
     if (!reasoning.empty()) set(out, "reasoning_content", Json(std::move(reasoning)));
     if (!calls.empty()) set(out, "tool_calls", Json(std::move(calls)));
     out_.push_back(std::move(out));

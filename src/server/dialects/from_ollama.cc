@@ -67,10 +67,19 @@ bool has_any(const Json& body, const char* name) {
          !(value->boolean() != nullptr && !*value->boolean());
 }
 
+// Pictures in base64 as parts of a message, which come before its text.
+Result<Json::Array> read_ollama_images(const Json& images, const std::string& where) {
+  if (images.array() == nullptr) return wrong_value(where, "an array of pictures in base64", images);
+  Json::Array parts;
+  for (const Json& image : *images.array()) {
+    if (image.string() == nullptr) return wrong_value(where, "an array of pictures in base64", images);
+    parts.push_back(picture_of_url(*image.string()));
+  }
+  return parts;
+}
+
 Result<Json> read_ollama_message(const Json& message, const std::string& where) {
   if (message.object() == nullptr) return wrong_value(where, "an object with role and content", message);
-  if (has_any(message, "images"))
-    return unsupported(where + ".images: the model that is served reads no images.", where + ".images");
   Json out{Json::Object()};
   carry(message, out,
         {{"role", "role"},
@@ -79,7 +88,14 @@ Result<Json> read_ollama_message(const Json& message, const std::string& where) 
          {"tool_name", "name"},
          {"tool_call_id", "tool_call_id"}});
   const Json* content = given(message, "content");
-  set(out, "content", content != nullptr ? *content : Json(std::string()));
+  if (!has_any(message, "images")) {
+    set(out, "content", content != nullptr ? *content : Json(std::string()));
+    return out;
+  }
+  ASSIGN_OR_RETURN(Json::Array parts, read_ollama_images(*given(message, "images"), where + ".images"));
+  if (content != nullptr && content->string() != nullptr)
+    parts.push_back(Json(Json::Object{{"type", Json(std::string("text"))}, {"text", *content}}));
+  set(out, "content", Json(std::move(parts)));
   return out;
 }
 
@@ -156,7 +172,10 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
   }
   Json::Array list;
   if (has_any(body, "system")) list.push_back(chat_message("system", *given(body, "system")));
-  list.push_back(chat_message("user", *prompt));
+  Json shown(Json::Object{{"role", Json(std::string("user"))}, {"content", *prompt}});
+  if (has_any(body, "images")) set(shown, "images", *given(body, "images"));
+  ASSIGN_OR_RETURN(Json message, read_ollama_message(shown, "prompt"));
+  list.push_back(std::move(message));
   set(own, "messages", Json(std::move(list)));
   return out;
 }

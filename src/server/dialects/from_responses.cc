@@ -1,4 +1,6 @@
 // OpenAI's Responses to a chat.
+#include <algorithm>
+
 #include "base/quoted.h"
 #include "server/dialects/dialects.h"
 #include "server/fields/body_parts.h"
@@ -32,6 +34,33 @@ Result<std::string> read_parts(const Json& content, const std::string& where, bo
     text += *piece;
   }
   return text;
+}
+
+bool shows_pictures(const Json& content) {
+  const auto is_picture = [](const Json& part) {
+    const std::string* type = text_at(part, "type");
+    return type != nullptr && *type == "input_image";
+  };
+  return content.array() != nullptr && std::ranges::any_of(*content.array(), is_picture);
+}
+
+// Texts and pictures, as OpenAI's chats have them.
+Result<Json> read_shown(const Json& content, const std::string& where) {
+  Json::Array out;
+  for (size_t i = 0; i < content.array()->size(); ++i) {
+    const Json& part = (*content.array())[i];
+    const std::string place = where + "[" + std::to_string(i) + "]";
+    const std::string* type = text_at(part, "type");
+    if (type == nullptr || *type != "input_image") {
+      ASSIGN_OR_RETURN(std::string text, read_parts(Json(Json::Array{part}), where));
+      out.push_back(Json(Json::Object{{"type", Json(std::string("text"))}, {"text", Json(std::move(text))}}));
+      continue;
+    }
+    if (text_at(part, "image_url") == nullptr)
+      return invalid(place + ".image_url must be a text: a data URL of a picture.", place + ".image_url");
+    out.push_back(picture_of_url(*text_at(part, "image_url")));
+  }
+  return Json(std::move(out));
 }
 
 // Items to messages: a model's reasoning, text and calls in a row are one message.
@@ -74,6 +103,11 @@ class ItemReader {
     if (role == nullptr || (*role != "user" && *role != "system" && *role != "developer" && *role != "assistant"))
       return invalid(where + ".role must be user, system, developer or assistant.", where + ".role");
     if (content == nullptr) return invalid(where + ".content is missing.", where + ".content");
+    if (*role == "user" && shows_pictures(*content)) {
+      ASSIGN_OR_RETURN(Json parts, read_shown(*content, where + ".content"));
+      messages_.push_back(chat_message("user", std::move(parts)));
+      return {};
+    }
     ASSIGN_OR_RETURN(std::string text, read_parts(*content, where + ".content"));
     if (*role == "assistant") {
       Json& message = answer(false);

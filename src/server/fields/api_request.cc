@@ -24,32 +24,56 @@ bool asks_for_nothing(const UnservedField& field, const Json& value) {
   return std::ranges::any_of(*allowed->array(), [&](const Json& item) { return is_same(item, value); });
 }
 
-Result<Json> joined_content(const Json& content, const std::string& where) {
+// The address of a picture in a part {"type": "image_url", "image_url": {"url": ...}}, or with the address alone.
+Result<std::string> picture_url(const Json& part, const std::string& place) {
+  const Json* given = part.find("image_url");
+  const Json* url = given != nullptr && given->object() != nullptr ? given->find("url") : given;
+  if (url == nullptr || url->string() == nullptr)
+    return invalid(place + ".image_url.url must be a text: a data URL of a picture.", place + ".image_url");
+  return *url->string();
+}
+
+// A text, or the texts of parts in one. With pictures among them the parts stay apart, as chat templates read them, and
+// `pictures` gets the pictures; null: none is allowed here.
+Result<Json> read_content(const Json& content, const std::string& where, std::vector<PictureUrl>* pictures) {
   if (content.is_null() || content.string() != nullptr) return content;
   const Json::Array* parts = content.array();
-  if (parts == nullptr) return wrong_value(where, "a text or an array of text parts", content);
+  if (parts == nullptr) return wrong_value(where, "a text or an array of parts", content);
   std::string text;
+  Json::Array apart;
+  bool has_pictures = false;
   for (size_t i = 0; i < parts->size(); ++i) {
     const Json& part = (*parts)[i];
     const std::string place = where + "[" + std::to_string(i) + "]";
+    const std::string* piece = part.string();
+    if (piece == nullptr) {
+      const Json* type = part.find("type");
+      if (type == nullptr || type->string() == nullptr)
+        return invalid(place + " must be an object {\"type\": \"text\", \"text\": ...}.", place);
+      if (*type->string() == "image_url" && pictures != nullptr) {
+        ASSIGN_OR_RETURN(std::string url, picture_url(part, place));
+        if (pictures->size() == kMaxPictures)
+          return invalid("The messages have more than " + std::to_string(kMaxPictures) + " pictures.", place);
+        pictures->push_back({std::move(url), place + ".image_url"});
+        apart.push_back(Json(Json::Object{{"type", Json(std::string("image"))}}));
+        has_pictures = true;
+        continue;
+      }
+      if (*type->string() != "text") {
+        return unsupported(
+            place + ".type is " + in_quotes(*type->string(), 32) + "; only texts and image_url are served.",
+            place + ".type");
+      }
+      const Json* of_part = part.find("text");
+      if (of_part == nullptr || of_part->string() == nullptr)
+        return invalid(place + ".text must be a text.", place + ".text");
+      piece = of_part->string();
+    }
     if (i > 0) text += '\n';  // as vLLM and llama.cpp join them
-    if (const std::string* plain = part.string()) {
-      text += *plain;
-      continue;
-    }
-    const Json* type = part.find("type");
-    if (type == nullptr || type->string() == nullptr)
-      return invalid(place + " must be an object {\"type\": \"text\", \"text\": ...}.", place);
-    if (*type->string() != "text") {
-      return unsupported(place + ".type is " + in_quotes(*type->string(), 32) + "; only text parts are served.",
-                         place + ".type");
-    }
-    const Json* piece = part.find("text");
-    if (piece == nullptr || piece->string() == nullptr)
-      return invalid(place + ".text must be a text.", place + ".text");
-    text += *piece->string();
+    text += *piece;
+    apart.push_back(Json(Json::Object{{"type", Json(std::string("text"))}, {"text", Json(*piece)}}));
   }
-  return Json(std::move(text));
+  return has_pictures ? Json(std::move(apart)) : Json(std::move(text));
 }
 
 // Whether a value is empty: null, "", an empty list or object.
@@ -58,7 +82,7 @@ bool is_nothing(const Json& value) {
          (value.array() != nullptr && value.array()->empty()) || (value.object() != nullptr && value.object()->empty());
 }
 
-Result<Json> check_message(const Json& message, const std::string& where) {
+Result<Json> check_message(const Json& message, const std::string& where, std::vector<PictureUrl>* pictures) {
   const Json::Object* members = message.object();
   if (members == nullptr) return wrong_value(where, "an object with role and content", message);
   const Json* role = message.find("role");
@@ -80,8 +104,9 @@ Result<Json> check_message(const Json& message, const std::string& where) {
     if (member.first == "role") {
       checked.emplace_back("role", *role);
     } else if (member.first == "content") {
-      ASSIGN_OR_RETURN(Json text, joined_content(member.second, where + ".content"));
-      checked.emplace_back("content", std::move(text));
+      const bool may_show = *role->string() == "user";
+      ASSIGN_OR_RETURN(Json read, read_content(member.second, where + ".content", may_show ? pictures : nullptr));
+      checked.emplace_back("content", std::move(read));
     } else if (member.first == "name" && !is_nothing(member.second) && member.second.string() == nullptr) {
       return wrong_value(where + ".name", "a text", member.second);
     } else if (!member.second.is_null()) {
@@ -250,7 +275,8 @@ Status settle_fields(ApiRequest& request) {
 
 }  // namespace
 
-Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const std::string& where) {
+Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const std::string& where,
+                            std::vector<PictureUrl>* pictures) {
   const Json::Array* array = messages.array();
   if (array == nullptr) return wrong_value(where, "an array of messages", messages);
   if (array->empty()) return invalid(where + " is empty; it must have at least one message.", where);
@@ -261,7 +287,7 @@ Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const
   }
   Json::Array checked;
   for (size_t i = 0; i < array->size(); ++i) {
-    ASSIGN_OR_RETURN(Json message, check_message((*array)[i], where + "[" + std::to_string(i) + "]"));
+    ASSIGN_OR_RETURN(Json message, check_message((*array)[i], where + "[" + std::to_string(i) + "]", pictures));
     checked.push_back(std::move(message));
   }
   return Json(std::move(checked));

@@ -79,6 +79,12 @@ struct GrammarRequest {
   std::string field;  // which asked
 };
 
+// A picture of a message: a data URL, and the field that has it.
+struct PictureUrl {
+  std::string url, where;
+};
+inline constexpr size_t kMaxPictures = 64;  // of a request
+
 // At what a lazy grammar begins, as llama.cpp has it.
 struct GrammarTrigger {
   std::string text;
@@ -157,6 +163,7 @@ struct ApiRequest : AnswerFields {
 
   // Chat.
   ChatPrompt chat;
+  std::vector<PictureUrl> pictures;  // of its messages, in order
   // Further conversations, which are answered by a choice each: of `chat` all but its messages, which would be a copy
   // of megabytes of tools for each of hundreds.
   struct Conversation {
@@ -195,8 +202,10 @@ Status check_resume(ApiRequest& request);
 Status check_tools(ApiRequest& request);
 
 // Roles, contents and their parts; text parts are joined with newlines, so that `content` is a string or null
-// afterwards. Roles stay as given: the template's form decides what becomes of "developer".
-Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const std::string& where = "messages");
+// afterwards. A user's message with pictures keeps its parts, and `pictures` gets theirs in order; null: they are
+// refused. Roles stay as given: the template's form decides what becomes of "developer".
+Result<Json> check_messages(const Json& messages, const ApiLimits& limits, const std::string& where = "messages",
+                            std::vector<PictureUrl>* pictures = nullptr);
 // One prompt or a list of them, text or ids.
 Result<std::vector<Prompt>> read_prompts(const Json& value, const ApiLimits& limits, const std::string& where);
 

@@ -36,6 +36,11 @@ void carry(const Json& from, Json& to, std::initializer_list<std::pair<const cha
   }
 }
 
+Json picture_of_url(std::string url) {
+  return Json(Json::Object{{"type", Json(std::string("image_url"))},
+                           {"image_url", Json(Json::Object{{"url", Json(std::move(url))}})}});
+}
+
 Json chat_message(const char* role, Json content) {
   return Json(Json::Object{{"role", Json(std::string(role))}, {"content", std::move(content)}});
 }

@@ -22,6 +22,7 @@ void set(Json& object, std::string name, Json value);
 // Copies the members that are there, from one name to another.
 void carry(const Json& from, Json& to, std::initializer_list<std::pair<const char*, const char*>> names);
 Json chat_message(const char* role, Json content);
+Json picture_of_url(std::string url);  // a part of a message's content
 Json function_tool(const Json& name, const Json* description, const Json* parameters, const Json* strict);
 std::string rfc3339(int64_t unix_seconds);
 // A call as a chat's message has it.

@@ -110,7 +110,8 @@ Status read_prompt(ApiRequest& request, const Json& value, const ApiLimits& limi
 }
 
 Status read_messages(ApiRequest& request, const Json& value, const ApiLimits& limits) {
-  ASSIGN_OR_RETURN(request.chat.messages, check_messages(value, limits));
+  request.pictures.clear();
+  ASSIGN_OR_RETURN(request.chat.messages, check_messages(value, limits, "messages", &request.pictures));
   return {};
 }
 

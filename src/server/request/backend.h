@@ -23,6 +23,8 @@
 
 namespace ibid {
 
+class PictureReader;  // server/request/picture_reader.h
+
 struct ModelInfo {
   std::string name;  // as /v1/models gives it
   std::string architecture;
@@ -81,6 +83,8 @@ class Backend {
   virtual Result<RenderedPrompt> render_chat(const ChatPrompt& chat) const = 0;
   // Those that requests may name in the model's place; null: none, and none may be loaded.
   virtual AdapterShelf* adapters() const { return nullptr; }
+  // What reads the pictures of requests; null: the model reads none.
+  virtual const PictureReader* pictures() const { return nullptr; }
   virtual std::string_view chat_template() const = 0;  // its source; empty: none
   // How the model writes reasoning and calls, by its chat template.
   virtual const std::shared_ptr<const AnswerFormat>& answer_format() const = 0;

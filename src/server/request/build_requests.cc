@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/request/build_grammar.h"
+#include "server/request/picture_reader.h"
 #include "server/request/tool_grammar.h"
 #include "server/request/tools.h"
 #include "spec/lookup/lookup_proposer.h"
@@ -240,17 +241,31 @@ std::string last_words(const ChatPrompt& chat) {
   return is_given ? *content->string() : std::string();
 }
 
+// The pictures of a conversation.
+Result<std::vector<PictureToEncode>> read_pictures(const ApiRequest& api, const Backend& backend) {
+  std::vector<PictureToEncode> out;
+  for (const PictureUrl& picture : api.pictures) {
+    if (backend.pictures() == nullptr)
+      return unsupported(picture.where + ": the model that is served reads no pictures.", picture.where);
+    ASSIGN_OR_RETURN(PictureToEncode read, backend.pictures()->read(picture.url, picture.where));
+    out.push_back(std::move(read));
+  }
+  return out;
+}
+
 // A request for each conversation. What they have in common of the model's reasoning goes into `common`.
 Status add_chats(const ApiRequest& api, const Backend& backend, Request& common, BuiltRequests& built) {
   const Tokenizer& tokenizer = backend.tokenizer();
   const size_t n_chats = 1 + api.more_chats.size();
+  ASSIGN_OR_RETURN(std::vector<PictureToEncode> pictures, read_pictures(api, backend));
   ChatPrompt next;  // each of the further ones, one after the other
   if (n_chats > 1) next = api.chat;
   for (size_t i = 0; i < n_chats; ++i) {
     if (i > 0)
       next.messages = api.more_chats[i - 1].messages, next.continues_final = api.more_chats[i - 1].continues_final;
     const ChatPrompt* chat = i == 0 ? &api.chat : &next;
-    ASSIGN_OR_RETURN(const RenderedPrompt prompt, backend.render_chat(*chat));
+    ASSIGN_OR_RETURN(RenderedPrompt prompt, backend.render_chat(*chat));
+    if (backend.pictures() != nullptr) prompt = backend.pictures()->show(std::move(prompt));
     if (api.verbose && built.requests.empty()) built.rendered = prompt.text;
     const bool opens = prompt.ends_in_reasoning ||
                        opens_reasoning(prompt, backend.answer_format()->reasoning.begin, !last_words(*chat).empty());
@@ -281,8 +296,12 @@ Status add_chats(const ApiRequest& api, const Backend& backend, Request& common,
     if (built.parser && shows_markers(*built.parser, tokenizer)) common.show_special = true;
     if (built.parser && !api.stop.empty()) common.markup = std::make_shared<const AnswerMarkup>(*built.parser);
     built.requests.push_back(common);
-    built.requests.back().prompt = encode_chat(prompt, tokenizer, api.add_special);
-    truncate(api, backend.model().context_len, {}, built.requests.back().prompt);
+    Request& request = built.requests.back();
+    request.prompt = encode_chat(prompt, tokenizer, api.add_special);
+    if (i == 0 && backend.pictures() != nullptr) TRY(backend.pictures()->place(std::move(pictures), request));
+    if (request.pictures != nullptr && api.truncate_prompt != 0)
+      return unsupported("A prompt with pictures is not cut; leave out the field that asks for it.", "messages");
+    truncate(api, backend.model().context_len, {}, request.prompt);
     if (api.echo) built.prompt_texts.push_back(last_words(*chat));
   }
   return {};

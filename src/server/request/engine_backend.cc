@@ -19,7 +19,7 @@ class EngineBackend final : public Backend {
   }
 
   void start(OnOutput on_output) override {
-    thread_ = std::make_unique<EngineThread>(std::move(parts_.engine), std::move(on_output));
+    thread_ = std::make_unique<EngineThread>(std::move(parts_.engine), std::move(on_output), std::move(parts_.encoder));
   }
   void stop() override { thread_ = nullptr; }
   RequestId next_id() override { return thread_->next_id(); }
@@ -40,6 +40,7 @@ class EngineBackend final : public Backend {
   const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
 
   AdapterShelf* adapters() const override { return parts_.adapters.get(); }
+  const PictureReader* pictures() const override { return parts_.pictures.get(); }
   std::string_view chat_template() const override {
     return parts_.chat_template ? parts_.chat_template->source() : std::string_view();
   }
