@@ -6,7 +6,7 @@ file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.c
 foreach(source ${fuzz_targets})
   get_filename_component(target ${source} NAME_WE)
   add_executable(${target} ${source})
-  target_link_libraries(${target} PRIVATE ibid_format ibid_text_jinja ibid_sample_grammar)
+  target_link_libraries(${target} PRIVATE ibid_format ibid_image ibid_text_jinja ibid_sample_grammar)
   if(target STREQUAL "options_fuzz")
     target_link_libraries(${target} PRIVATE ibid_cli)
   endif()

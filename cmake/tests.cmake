@@ -70,9 +70,12 @@ endfunction()
 
 set(tested_with_text ibid_text_jinja)  # modules within a module, whose tests are its own
 set(tested_with_sample ibid_sample_grammar)
-foreach(module base tensor text kernels format model cache sample worker spec engine host server cli capi)
+foreach(module base tensor image text kernels format model cache sample worker spec engine host server cli capi)
   ibid_test(${module}_test "ibid_${module};${tested_with_${module}}" src/${module}/*_test.cc)
 endforeach()
+# Pictures have the same pixels without libjpeg-turbo's vector code.
+add_test(NAME image_test_without_vectors COMMAND image_test --gtest_brief=1 --gtest_filter=Decode.GivesThePixelsOfPillow)
+set_tests_properties(image_test_without_vectors PROPERTIES LABELS quick ENVIRONMENT JSIMD_FORCENONE=1)
 # What is held to a time of the processor: the quick suite allows eight times that (tests/measured.h).
 foreach(timed sample_test hostile_suite)
   add_test(NAME ${timed}_in_time COMMAND ${timed} --gtest_brief=1 --gtest_filter=-Slow*:ByHand*)
@@ -86,7 +89,7 @@ file(GLOB suites CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 set(suite_module_allocation ibid_model)
 set(suite_module_batch ibid_engine)
 set(suite_module_golden ibid_model)
-set(suite_module_hostile ibid_format ibid_text_jinja ibid_sample_grammar ibid_source_paths)
+set(suite_module_hostile ibid_format ibid_image ibid_text_jinja ibid_sample_grammar ibid_source_paths)
 set(suite_module_parity ibid_kernels)
 set(suite_module_property ibid_engine)
 set(suite_module_scenario ibid_engine)

@@ -17,7 +17,7 @@ fail() {
 
 packages="g++ cmake ninja-build ccache pkg-config ca-certificates python3 python3-pip python3-venv unzip
   libboost1.81-dev libboost-json1.81-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev libssl-dev libxxhash-dev
-  librandom123-dev libedit-dev"
+  librandom123-dev libedit-dev libspng-dev libjpeg62-turbo-dev libwebp-dev"
 test_packages="libgtest-dev librapidcheck-dev clang-format libzmq5"
 # What the slow tests drive; one whose tool is missing skips.
 slow_packages="curl slowhttptest systemd chromium-headless-shell debootstrap qemu-user-static g++-aarch64-linux-gnu

@@ -11,7 +11,7 @@ import sys
 
 FLOORS = [
     ["base"],
-    ["tensor"],
+    ["tensor", "image"],
     ["comm", "text"],
     ["kernels", "format"],
     ["model", "cache", "sample"],

@@ -35,7 +35,7 @@ suite=$(. /etc/os-release && printf '%s' "${ID:-}-${VERSION_CODENAME:-}")
 
 # An apt of our own over this machine's sources: an empty system of another architecture.
 packages="libboost1.81-dev libboost-json1.81-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev libssl-dev
-  libxxhash-dev librandom123-dev libedit-dev libgtest-dev librapidcheck-dev"
+  libxxhash-dev librandom123-dev libedit-dev libspng-dev libjpeg62-turbo-dev libwebp-dev libgtest-dev librapidcheck-dev"
 apt() {
   apt-get -q -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$work/apt" -o Dir::State::status="$work/apt/status" \
     -o Dir::Cache="$work/apt" -o Dir::Log="$work/apt" -o APT::Sandbox::User= -o Debug::NoLocking=1 -o DPkg::Post-Invoke= "$@"

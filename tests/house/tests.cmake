@@ -26,9 +26,10 @@ set_tests_properties(selftest PROPERTIES LABELS quick FAIL_REGULAR_EXPRESSION "F
 file(GLOB sources CONFIGURE_DEPENDS tests/parity/*_test.cc)
 add_executable(arm64_suite EXCLUDE_FROM_ALL ${sources} tests/property/exactness_test.cc
   tests/property/pinned_answers_test.cc
+  src/image/decode_test.cc src/image/resize_test.cc src/image/patches_test.cc
   src/model/arithmetic_version_test.cc src/sample/noise_test.cc src/sample/sampling_digest_test.cc)
 target_compile_options(arm64_suite PRIVATE -O1)  # what is tested is in the modules
-target_link_libraries(arm64_suite PRIVATE ibid_engine ibid_source_paths GTest::gtest_main ${RAPIDCHECK})
+target_link_libraries(arm64_suite PRIVATE ibid_engine ibid_image ibid_source_paths GTest::gtest_main ${RAPIDCHECK})
 target_include_directories(arm64_suite PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests)
 if(NOT IBID_SANITIZE)
   # These run only where a file that they can see has changed since they last passed on this machine.
