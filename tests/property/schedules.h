@@ -20,6 +20,7 @@
 #include "engine/record/replay.h"
 #include "model/model.h"
 #include "model/testing/tiny_model.h"
+#include "model/vision/prompt_pictures.h"
 #include "spec/experimental/lookahead_proposer.h"
 #include "spec/experimental/store_proposer.h"
 #include "spec/heads/eagle_proposer.h"
@@ -395,7 +396,8 @@ class ScheduleRun {
     const std::string path = records_->path("record");
     for (const bool with_model : {false, true}) {
       auto replay = Replay::open(path).value();
-      if (with_model && replay->head().disk.image_bytes > 0) continue;
+      const bool shows = std::ranges::any_of(requests_, [](const Request& r) { return r.pictures != nullptr; });
+      if (with_model && (shows || replay->head().disk.image_bytes > 0)) continue;  // no record has pictures
       std::vector<TokenId> ends = replay->options().end_of_generation;
       if (tokenizer_) ends = tokenizer_->vocabulary().end_of_generation;
       auto engine = with_model ? Engine::create(std::make_unique<ModelPass>(model_, stream_, ends, "digest"),
@@ -541,12 +543,23 @@ class ScheduleRun {
 
   int32_t up_to(int32_t n) { return static_cast<int32_t>(random_() % static_cast<uint64_t>(n)); }
 
+  // The prompt's beginning, with the pictures that are whole in it.
+  static void cut_prompt(Request& r, size_t n) {
+    r.prompt.resize(n);
+    if (r.pictures == nullptr) return;
+    std::vector<PlacedPicture> left;
+    for (const PlacedPicture& p : r.pictures->all()) {
+      if (p.end() <= static_cast<int32_t>(n)) left.push_back(p);
+    }
+    r.pictures = std::make_shared<const PromptPictures>(std::move(left));
+  }
+
   void warm_up() {
     uint64_t id = kWarmUp;
     for (Request r : requests_) {
       if (schedule_.warmth == 0) return;
       r.id = RequestId{id++};
-      if (schedule_.warmth == 1) r.prompt.resize(1 + r.prompt.size() / 2);
+      if (schedule_.warmth == 1) cut_prompt(r, 1 + r.prompt.size() / 2);
       if (prepare_) prepare_(r);
       CHECK(core_->submit(std::move(r)).ok());
     }
