@@ -36,6 +36,9 @@ struct StepHead {
 };
 
 StepHead head_of(const StepWork& work) {
+  CHECK(work.batch == nullptr ||
+            (work.batch->inputs == nullptr && work.batch->axes == nullptr && work.batch->ends == nullptr),
+        "a step with pictures, which bytes do not hold");
   StepHead h = {.n_copies = static_cast<int32_t>(work.copies.size()),
                 .n_state_copies = static_cast<int32_t>(work.state_copies.size())};
   if (work.wants_hidden) h.flags |= kHidden;

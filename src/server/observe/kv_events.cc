@@ -71,7 +71,8 @@ void pack_stored(Packer& packer, const KvEvent& event, int32_t block_len, bool a
   pack_hashes(members.next("block_hashes"), event.hashes);
   event.has_parent ? members.next("parent_block_hash").integer(event.parent) : members.next("parent_block_hash").nil();
   members.next("token_ids").array(event.tokens.size());
-  for (const TokenId id : event.tokens) packer.integer(static_cast<uint64_t>(raw(id)));
+  for (const TokenId id : event.tokens)
+    packer.integer(static_cast<uint64_t>(std::max(0, raw(id))));  // a picture's name is of this process alone
   members.next("block_size").integer(static_cast<uint64_t>(block_len));
   members.next("lora_id").nil();
   members.next("medium").text(kMedia[raw_tier(event.tier)]);

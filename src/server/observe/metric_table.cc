@@ -270,6 +270,17 @@ constexpr MetricRow kTable[] = {
        to.add("outcome", "sent", static_cast<double>(f.server.spans_sent));
        to.add("outcome", "dropped", static_cast<double>(f.server.spans_dropped));
      }},
+    {"pictures_total", nullptr, nullptr, "counter", "Pictures of requests: encoded by the vision tower, or found.",
+     [](From f, Samples& to) {
+       to.add("how", "encoded", static_cast<double>(f.engine.pictures.n_encoded));
+       to.add("how", "found", static_cast<double>(f.engine.pictures.n_found));
+     }},
+    {"picture_seconds_total", nullptr, nullptr, "counter", "Time of the vision tower.",
+     [](From f, Samples& to) { to.add(f.engine.pictures.seconds); }},
+    {"pictures_waiting", nullptr, nullptr, "gauge", "Pictures of requests that wait for the vision tower.",
+     [](From f, Samples& to) { to.add(f.engine.pictures.n_waiting); }},
+    {"picture_rows_bytes", nullptr, nullptr, "gauge", "Rows of pictures that are kept for further requests.",
+     [](From f, Samples& to) { to.add(f.engine.pictures.kept_bytes); }},
     {"recording", nullptr, nullptr, "gauge", "1 while a record is written; 0 again where it ended before the server.",
      [](From f, Samples& to) { to.add(int64_t{f.engine.is_recording}); }},
     {"record_bytes_total", nullptr, nullptr, "counter", "Bytes of the record.",

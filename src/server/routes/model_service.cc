@@ -60,6 +60,7 @@ std::vector<std::string> ModelService::capabilities() const {
     return encoders;
   }
   std::vector<std::string> out = {"completion", "tools"};
+  if (backend_.load()->pictures() != nullptr) out.emplace_back("vision");
   if (!backend_.load()->answer_format()->reasoning.is_none()) out.emplace_back("thinking");
   if (fim_.is_there()) out.emplace_back("insert");
   if (backend_.load()->model().width > 0) out.emplace_back("embedding");

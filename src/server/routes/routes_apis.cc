@@ -191,7 +191,13 @@ WebResponse ModelService::props(const WebRequest&, WebExchange&) {
   const Vocabulary& vocabulary = backend.tokenizer().vocabulary();
   for (const auto& [name, id] : {std::pair{"bos_token", vocabulary.bos}, std::pair{"eos_token", vocabulary.eos}})
     json.field(name, id == TokenId::kNone ? "" : token_text(backend.tokenizer(), id));
-  json.key("modalities").begin_object().key("vision").boolean(false).key("audio").boolean(false).end_object();
+  json.key("modalities")
+      .begin_object()
+      .key("vision")
+      .boolean(backend.pictures() != nullptr)
+      .key("audio")
+      .boolean(false)
+      .end_object();
   json.key("chat_template_caps").begin_object().key("supports_tools").boolean(true).end_object();
   json.field("build_info", "ibid-" IBID_VERSION).key("is_sleeping").boolean(false).end_object();
   return response;
