@@ -1,9 +1,11 @@
 #include "image/decode.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "image/decoders.h"
 #include "image/orientation.h"

@@ -10,7 +10,10 @@
 namespace ibid {
 namespace {
 
-constexpr int32_t kMaxSide = 16'384;  // of a resized picture
+constexpr int32_t kMaxSide = 8192;  // of a resized picture
+constexpr int64_t kMaxPixels = int64_t{1} << 26;
+constexpr int32_t kMaxUnit = 1024;          // side of a cell in pixels
+constexpr int32_t kMaxShortestSide = 1024;  // the other side may be 200 times as long before it is cut
 
 Error bad_rule(std::string what) { return invalid("The preprocessing of pictures has " + std::move(what) + "."); }
 
@@ -120,13 +123,16 @@ Status check_patch_rule(const PatchRule& rule) {
     return bad_rule("patches of " + std::to_string(rule.n_times) + " frames");
   }
   const int32_t unit = rule.patch * rule.merge;
+  if (unit > kMaxUnit) return bad_rule("cells of " + std::to_string(unit) + " pixels a side");
   const auto is_side = [](int32_t n) { return n >= 1 && n <= kMaxSide; };
   const auto one_of = [&](const char* name, int32_t n) {
     return is_side(n) ? Status() : Status(bad_rule(std::string(name) + " of " + std::to_string(n) + " pixels"));
   };
   switch (rule.sizing) {
     case Sizing::kShortestSide:
-      TRY(one_of("a shortest side", rule.shortest_side));
+      if (rule.shortest_side < 1 || rule.shortest_side > kMaxShortestSide) {
+        return bad_rule("a shortest side of " + std::to_string(rule.shortest_side) + " pixels");
+      }
       if (std::max(rule.width, rule.height) > rule.shortest_side)
         return bad_rule("a cut that is larger than the picture");
       [[fallthrough]];
@@ -142,13 +148,13 @@ Status check_patch_rule(const PatchRule& rule) {
       break;
     case Sizing::kPixelRange:
       if (rule.min_pixels < 1 || rule.max_pixels < rule.min_pixels || rule.max_pixels < int64_t{unit} * unit ||
-          rule.max_pixels > int64_t{1} << 26) {
+          rule.max_pixels > kMaxPixels) {
         return bad_rule("from " + std::to_string(rule.min_pixels) + " to " + std::to_string(rule.max_pixels) +
                         " pixels");
       }
       break;
     case Sizing::kTokenBudget:
-      if (rule.max_tokens < 1 || rule.max_tokens > 16'384) {
+      if (rule.max_tokens < 1 || rule.max_tokens > kMaxPixels / (int64_t{unit} * unit)) {
         return bad_rule("a budget of " + std::to_string(rule.max_tokens) + " tokens");
       }
       break;

@@ -16,7 +16,8 @@ add_custom_target(planted_copies DEPENDS ${planted_copies})
 file(GLOB_RECURSE planted_engine_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/engine/*.cc src/cache/*.cc src/spec/*.cc
   src/worker/*.cc)
 file(GLOB_RECURSE planted_model_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/model/*.cc)
-foreach(part engine model)
+file(GLOB planted_image_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/image/*.cc)
+foreach(part engine model image)
   list(FILTER planted_${part}_sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
 endforeach()
 # Of the grammars only the files that have a fault: the rest of their library fits beside these.
@@ -27,7 +28,7 @@ set(planted_kernel_sources ${planted_files})
 list(FILTER planted_kernel_sources INCLUDE REGEX "^src/kernels/.*\\.cc$")
 set(planted_format_sources ${planted_files})
 list(FILTER planted_format_sources INCLUDE REGEX "^src/format/.*\\.cc$")
-foreach(part engine model grammar kernel format)
+foreach(part engine model image grammar kernel format)
   set(sources)
   foreach(source ${planted_${part}_sources})
     if(source IN_LIST planted_files)
@@ -55,11 +56,12 @@ file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/schedule/s
   src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
   src/engine/adapters_test.cc src/model/adapters_test.cc src/model/linear_layer_test.cc
   src/model/config_test.cc src/model/naive_reference_test.cc src/model/turned_experts_test.cc src/model/out_scale_test.cc src/model/quantised_folder_test.cc src/model/latent_attention_test.cc src/model/bad_ggufs_test.cc tests/golden/convert_test.cc tests/parity/attention_codes_test.cc tests/parity/experts_test.cc tests/parity/recurrent_test.cc
+  src/image/*_test.cc
   src/engine/record/*_test.cc src/spec/*/*_test.cc tests/property/engine_property_test.cc)
 # The tests of grammars do not know of faults, and are not compiled again.
 set(grammar_tests "$<FILTER:$<TARGET_OBJECTS:sample_test>,INCLUDE,sample/grammar/(grammars|languages|lazy|masks|schema|states)_test>")
 add_executable(planted_suite ${CMAKE_CURRENT_LIST_DIR}/planted_faults.cc ${unit_tests} "${grammar_tests}")
-target_link_libraries(planted_suite PRIVATE planted_engine planted_model planted_grammar planted_kernel planted_format sim_objects ibid_model ibid_sample_grammar ibid_sample ibid_text
+target_link_libraries(planted_suite PRIVATE planted_engine planted_model planted_image planted_grammar planted_kernel planted_format sim_objects ibid_image ibid_model ibid_sample_grammar ibid_sample ibid_text
   ibid_source_paths
   GTest::gtest_main ${RAPIDCHECK})
 target_include_directories(planted_suite PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests)
