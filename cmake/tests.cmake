@@ -88,7 +88,7 @@ file(GLOB suites CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 # What a suite is about; a suite links no more, so that a build of it alone (under sanitizers, say) stays short.
 set(suite_module_allocation ibid_model)
 set(suite_module_batch ibid_engine)
-set(suite_module_golden ibid_model)
+set(suite_module_golden ibid_engine)
 set(suite_module_hostile ibid_format ibid_image ibid_text_jinja ibid_sample_grammar ibid_source_paths)
 set(suite_module_parity ibid_kernels)
 set(suite_module_property ibid_engine)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/engine.h"
 #include "format/safetensors.h"
 #include "kernels/batch_arrays.h"
 #include "model/one_sequence.h"
@@ -108,8 +109,7 @@ class VisionGolden : public ::testing::TestWithParam<const char*> {
       arrays.add(tokens[static_cast<size_t>(t)], t, slot_in(table, block_len, t));
       if (const float* row = pictures.input(t); row != nullptr) arrays.set_input(row);
       if (has_axes) arrays.set_axes(pictures.axes(t));
-      if (m.model->config().sees_whole_pictures && pictures.at(t) != nullptr)
-        arrays.set_end(pictures.at(t)->end());
+      if (m.model->config().sees_whole_pictures && pictures.at(t) != nullptr) arrays.set_end(pictures.at(t)->end());
       arrays.want(t);
       if (memory.states().slot_bytes > 0) arrays.add_state_out(t + 1 < n ? -1 : 0);
     }
@@ -136,6 +136,41 @@ TEST_P(VisionGolden, LogitsOfTheGgufAreThoseOfTransformers) {
   Result<ModelFile> gguf = testing::as_gguf(*model_);
   ASSERT_TRUE(gguf.ok()) << gguf.error().message;
   compare(std::make_shared<ModelFile>(std::move(gguf).value()), model_);
+}
+
+// In steps of its own size, in blocks, beside the same prompt.
+TEST_P(VisionGolden, TheEngineAnswersAsTransformers) {
+  LoadedModel m(model_, {.step_tokens = 128, .max_rows = 128});
+  ASSERT_NE(m.model, nullptr);
+  Result<std::unique_ptr<Tower>> tower = Tower::load(model_, "golden", 256, *m.stream);
+  ASSERT_TRUE(tower.ok()) << tower.error().message;
+  std::vector<PlacedPicture> pictures;
+  for (size_t i = 0; i < n_pictures(); ++i)
+    pictures.push_back(
+        {.first = ints("starts")[i], .rows = std::make_shared<PictureRows>(rows_of(**tower, i, *m.stream))});
+  for (const auto& p : pictures)
+    std::const_pointer_cast<PictureRows>(p.rows)->digest[0] = static_cast<uint8_t>(p.first);
+  auto engine =
+      Engine::create(*m.model, nullptr, *m.stream, {.kv_dtype = DType::kF32, .step_tokens = 24, .max_sequences = 4})
+          .value();
+  for (uint64_t id = 1; id <= 2; ++id) {
+    Request r;
+    r.id = RequestId{id};
+    for (const int32_t token : ints("tokens")) r.prompt.push_back(TokenId{token});
+    r.pictures = std::make_shared<const PromptPictures>(pictures);
+    r.max_tokens = static_cast<int32_t>(ints("greedy").size());
+    r.sampling.temperature = 0;
+    r.sampling.ignore_eos = true;
+    ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  }
+  std::vector<Output> out;
+  while (engine->step(out)) {
+  }
+  std::map<RequestId, std::vector<int32_t>> answers;
+  for (const Output& o : out) {
+    for (const TokenRecord& token : o.tokens) answers[o.request].push_back(raw(token.chosen.token));
+  }
+  for (uint64_t id = 1; id <= 2; ++id) EXPECT_TRUE(std::ranges::equal(answers[RequestId{id}], ints("greedy"))) << id;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, VisionGolden, ::testing::Values("qwen3vl_vision", "qwen35_vision", "gemma3_vision"),
