@@ -97,6 +97,11 @@ TEST_F(Pictures, ACancelledRequestsWorkIsLeft) {
   EXPECT_EQ(encoder.cancel(RequestId{1}), 0);
   EXPECT_EQ(encoder.cancel(RequestId{2}), 2);
   EXPECT_EQ(run(encoder), (std::vector<uint64_t>{3}));
+  PictureEncoder other(*tower_, *m_->stream, 1 << 20);
+  other.add(request(5, {3}));
+  run(other);
+  const auto values = [&](size_t i) { return *ready_[i]->pictures->all().front().rows->values; };
+  EXPECT_EQ(values(0), values(1)) << "its own picture's, not the cancelled one's";
   EXPECT_EQ(encoder.stats().n_encoded, 1);
   EXPECT_EQ(encoder.stats().n_waiting, 0);
   encoder.add(request(4, {4}));

@@ -161,6 +161,7 @@ TEST_P(VisionGolden, TheEngineAnswersAsTransformers) {
     r.max_tokens = static_cast<int32_t>(ints("greedy").size());
     r.sampling.temperature = 0;
     r.sampling.ignore_eos = true;
+    r.sampling.logprobs = 0;
     ASSERT_TRUE(engine->submit(std::move(r)).ok());
   }
   std::vector<Output> out;
@@ -171,6 +172,11 @@ TEST_P(VisionGolden, TheEngineAnswersAsTransformers) {
     for (const TokenRecord& token : o.tokens) answers[o.request].push_back(raw(token.chosen.token));
   }
   for (uint64_t id = 1; id <= 2; ++id) EXPECT_TRUE(std::ranges::equal(answers[RequestId{id}], ints("greedy"))) << id;
+  const auto last = floats("logits").last(static_cast<size_t>(m.model->config().vocab_size));
+  double sum = 0;
+  for (const float logit : last) sum += std::exp(double{logit});
+  const auto first = std::ranges::find_if(out, [](const Output& o) { return !o.tokens.empty(); });
+  EXPECT_NEAR(first->tokens.front().chosen.raw, last[static_cast<size_t>(ints("greedy")[0])] - std::log(sum), 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, VisionGolden, ::testing::Values("qwen3vl_vision", "qwen35_vision", "gemma3_vision"),
