@@ -100,7 +100,7 @@ Status PictureEncoder::step() {
   return {};
 }
 
-// Rows that are counted until nobody holds them.
+// Rows that are counted until no one holds them.
 PictureEncoder::Values PictureEncoder::counted(std::vector<float> values) const {
   const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
   auto* const rows = new std::vector<float>(std::move(values));

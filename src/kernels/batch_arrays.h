@@ -58,7 +58,7 @@ class BatchArrays {
   }
   // And what RoPE turns it by; others turn by their position on all axes.
   void set_axes(const std::array<int32_t, 3>& at);
-  // Of the token that was added last: the place behind the last one that it reads, behind its own.
+  // Of the token that was added last: the place after the last one that it reads, which is past its own.
   void set_end(int32_t end);
   // Of an encoder that reads pairs, for each token after it was added: which of the two texts it is of.
   void add_type(uint8_t type) { types_.push_back(type); }

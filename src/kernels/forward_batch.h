@@ -69,8 +69,8 @@ struct ForwardBatch {
   // which a picture's rows and columns count on; a token then reads by `positions` as ever.
   const int32_t* axes = nullptr;
 
-  // Null: a token reads places up to its own. Else [T], the place behind the last one that it reads, which is behind
-  // its own: cells of one picture may see each other so. Windows begin as ever.
+  // Null: a token reads places up to its own. Else [T], the place after the last one that it reads, which is past its
+  // own: cells of one picture may see each other so. Windows begin as ever.
   const int32_t* ends = nullptr;
 
   // Null where no sequence of the step has an adapter. Else the slot of each one's (model/adapters.h); -1: none.

@@ -1,8 +1,7 @@
 // PictureNames: what the prefix cache calls the cells of pictures. A picture's cells are all one token to the model, so
-// their ids do not tell pictures apart; the cache is given an id below those of all tokens instead, one for each
-// picture that was seen, by its digest. Equal prompts with equal pictures share blocks, others never do. An id is not
-// used twice: a picture that was forgotten in between gets another one, and is computed again. One thread, the
-// engine's.
+// their ids are those of any picture; the cache is given an id below those of all tokens instead, one for each picture
+// that was seen, by its digest. Equal prompts with equal pictures share blocks, others never do. An id is not used
+// twice: a picture that was forgotten in between gets another one, and is computed again. One thread, the engine's.
 #pragma once
 
 #include <cstdint>

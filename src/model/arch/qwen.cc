@@ -98,7 +98,7 @@ Result<ModelConfig> qwen3vl_from_gguf(const ModelFile& file) {
 Result<ModelConfig> qwen3vl_from_folder(const ModelFile& file) {
   const std::string prefix = file.has_meta("text_config.hidden_size") ? "text_config." : "";
   TRY(flag_must_be(file, prefix + "attention_bias", false));
-  const bool has_experts = file.has_meta(prefix + "num_experts");
+  const bool has_experts = file.has_meta(prefix + "num_experts") || file.has_meta(prefix + "num_local_experts");
   ASSIGN_OR_RETURN(
       ModelConfig config,
       from_folder(file, {.head_len = 128, .experts = has_experts ? Experts::kRead : Experts::kRefused}, prefix));

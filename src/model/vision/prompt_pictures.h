@@ -64,7 +64,7 @@ class PromptPictures {
   }
 
   std::vector<PlacedPicture> all_;
-  std::vector<int32_t> saved_before_;  // of picture i, and behind the last
+  std::vector<int32_t> saved_before_;  // before picture i, and after the last
 };
 
 }  // namespace ibid

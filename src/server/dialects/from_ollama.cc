@@ -156,6 +156,7 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
                        read_ollama_message((*messages->array())[i], "messages[" + std::to_string(i) + "]"));
       list.push_back(std::move(message));
     }
+    if (has_any(body, "images")) return invalid("images are a message's, or stand beside a prompt.", "images");
     set(own, "messages", Json(std::move(list)));
     return out;
   }
