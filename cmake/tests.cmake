@@ -86,7 +86,7 @@ set(slow_apart_property_suite SlowTinyModels)
 set(slow_apart_load_suite SlowMemory)
 file(GLOB suites CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 # What a suite is about; a suite links no more, so that a build of it alone (under sanitizers, say) stays short.
-set(suite_module_allocation ibid_model)
+set(suite_module_allocation ibid_server)
 set(suite_module_batch ibid_engine)
 set(suite_module_golden ibid_engine)
 set(suite_module_hostile ibid_format ibid_image ibid_text_jinja ibid_sample_grammar ibid_source_paths)

@@ -89,6 +89,7 @@ class Binary:
         said = run(self.path, "--version").split()
         if said[:2] != ["ibid", version()]:
             fail(f"{self.path} is {' '.join(said[:2])}, and CMakeLists.txt has {version()}. Build it again.")
+        self.also = []  # libraries that it opens when it is asked for what they do
 
     def stripped(self, to):
         """Writes the binary without symbols to the path `to`."""
@@ -106,9 +107,9 @@ class Binary:
         to.chmod(0o644)
 
     def libraries(self):
-        """Name -> path of every shared library that the loader maps, the loader itself included."""
-        out = {}
-        for line in run("ldd", self.path).splitlines():
+        """Name -> path of every shared library that the loader maps, the loader itself included; and what `also` needs."""
+        out = {pathlib.Path(path).name: str(path) for path in self.also}
+        for line in "".join(run("ldd", path) for path in (self.path, *self.also)).splitlines():
             words = line.split()
             if "not found" in line:
                 fail(f"The library {words[0]} of {self.path} is not installed.")

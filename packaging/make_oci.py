@@ -3,7 +3,8 @@
 
 The image has the binary, the libraries that its loader maps, the root certificates of Debian's ca-certificates and nothing
 else: no shell, no package manager. It runs as the user 10001 on a read-only root; /cache is a volume for models and disk
-caches. Its health check is `ibid health`. The same binary, packages and date give the same bytes.
+caches. With --events yes it has libzmq too, for `ibid serve --kv-events`. Its health check is `ibid health`. The same binary,
+packages and date give the same bytes.
 """
 import hashlib
 import json
@@ -28,6 +29,11 @@ def certificates():
     if not files:
         common.fail(f"There are no certificates in {folder}; they are in the package ca-certificates.")
     return b"".join(path.read_bytes().rstrip(b"\n") + b"\n" for path in files)
+
+
+def zmq(binary):
+    path = pathlib.Path(f"/usr/lib/{binary.kernel}-linux-gnu/libzmq.so.5")
+    return path if path.is_file() else common.fail(f"There is no {path}; it is in the package libzmq5.")
 
 
 def fill(tree, binary):
@@ -115,9 +121,11 @@ def layout(binary, layer, date):
 
 
 def main():
-    options = common.arguments(__doc__)
+    options = common.arguments(__doc__, events=("no", "yes: with libzmq.so.5 of libzmq5, 1.7 MB more"))
     binary, date = common.Binary(options.build), common.epoch()
-    name = f"ibid-{common.version()}-oci-{binary.oci}"
+    name = f"ibid-{common.version()}-oci-{binary.oci}" + ("-events" if options.events == "yes" else "")
+    if options.events == "yes":
+        binary.also = [zmq(binary)]
     with common.Tree() as tree:
         fill(tree, binary)
         tree.settle(date)

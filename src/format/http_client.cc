@@ -28,9 +28,9 @@ class Exchange {
  public:
   Exchange(const HttpRequest& request, const Url& url) : request_(request), url_(url) {}
 
-  // Sends the request and reads the head; more() then gives the body. `post`: its content type and body, in place of a
-  // GET.
-  Status send(bool with_authorization, const std::pair<std::string, std::string>* post = nullptr) {
+  // Sends the request and reads the head; more() then gives the body. `post`: its content type and body, which is
+  // taken, in place of a GET.
+  Status send(bool with_authorization, std::pair<std::string, std::string>* post = nullptr) {
     Status connected = connect();
     if (!connected) return connected;
     // A proxy needs the whole address, unless a tunnel goes through it.
@@ -46,7 +46,7 @@ class Exchange {
     for (const auto& [name, value] : request_.headers) message.set(name, value);
     if (post != nullptr) {
       message.set(http::field::content_type, post->first);
-      message.body() = post->second;
+      message.body() = std::move(post->second);
       message.prepare_payload();
     }
     if (with_authorization && !request_.authorization.empty()) {
@@ -218,13 +218,24 @@ bool is_redirect(int status) {
 
 }  // namespace
 
-Result<int> http_post(const HttpRequest& request, const std::string& content_type, std::string body) {
+Status http_post(const HttpRequest& request, const std::string& content_type, std::string body,
+                 const HttpHandler& handler) {
   ASSIGN_OR_RETURN(const Url url, parse_url(request.url));
   Exchange exchange(request, url);
-  const std::pair<std::string, std::string> post = {content_type, std::move(body)};
+  std::pair<std::string, std::string> post = {content_type, std::move(body)};
   TRY(exchange.send(true, &post));
-  const int status = exchange.head().status;
-  TRY(exchange.read_body({.on_head = {}, .on_body = [](std::string_view) { return Status(); }}));
+  TRY(handler.on_head({exchange.head()}));
+  return exchange.read_body(handler);
+}
+
+Result<int> http_post(const HttpRequest& request, const std::string& content_type, std::string body) {
+  int status = 0;
+  const auto on_head = [&status](const std::vector<HttpHead>& heads) {
+    status = heads.back().status;
+    return Status();
+  };
+  TRY(http_post(request, content_type, std::move(body),
+                {.on_head = on_head, .on_body = [](std::string_view) { return Status(); }}));
   return status;
 }
 

@@ -1,4 +1,4 @@
-// A small HTTP client: GET for downloads and POST of small bodies over HTTP/1.1, with TLS for https URLs.
+// A small HTTP client: GET for downloads and POST over HTTP/1.1, with TLS for https URLs.
 //
 // Certificates are verified against the system's store (SSL_CERT_FILE and SSL_CERT_DIR are honoured by OpenSSL), host
 // names too. Redirects are followed, relative and across hosts; the Authorization header goes to the first host only
@@ -63,7 +63,10 @@ struct HttpHandler {
 
 // kUnavailable: what may pass when tried again (no connection, cut off, timed out). Any HTTP status is a success here.
 Status http_get(const HttpRequest& request, const HttpHandler& handler);
-// The answer's status; its body is read and dropped, redirects are not followed.
+// Redirects are not followed.
+Status http_post(const HttpRequest& request, const std::string& content_type, std::string body,
+                 const HttpHandler& handler);
+// The answer's status; its body is read and dropped.
 Result<int> http_post(const HttpRequest& request, const std::string& content_type, std::string body);
 
 }  // namespace ibid

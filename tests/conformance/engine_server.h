@@ -97,6 +97,8 @@ class EngineServer {
   int port() const { return http_->port(); }
   EngineStats stats() const { return backend_->stats(); }
   const FrontDoor& front() const { return *front_; }
+  FrontDoor& front() { return *front_; }
+  RequestLog& log() { return *log_; }
   ThreadTeam& team() { return team_; }
 
   static constexpr int32_t kContext = 512;

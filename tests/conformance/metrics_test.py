@@ -521,10 +521,45 @@ def test_promtool_accepts_metrics_configuration_and_expressions():
     file = BUILD / "dashboard-rules.yml"
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     promtool("check", "rules", file)
+    promtool("check", "rules", ROOT / "packaging/prometheus-rules.yml")
+
+
+def test_alerts_ask_for_what_there_is_and_fire():
+    rules = (ROOT / "packaging/prometheus-rules.yml").read_text()
+    there = names_of(facts()["text"])
+    asked = set(re.findall(r"\b(ibid_\w+)", rules))
+    assert asked and asked <= there, asked - there
+    alerts = re.findall(r"alert: (\w+)", rules)
+    series = [  # the metric, its value at each minute, the alert that it raises after 20 minutes
+        ('ibid_ready{instance="a"}', "0x30", "IbidIsNotReady"),
+        ('ibid_time_to_first_token_seconds_bucket{instance="a",le="10"}', "0x30", None),
+        ('ibid_time_to_first_token_seconds_bucket{instance="a",le="20"}', "0+9x30", "IbidWaitsLong"),
+        ('ibid_time_to_first_token_seconds_bucket{instance="a",le="+Inf"}', "0+9x30", None),
+        ('ibid_inter_token_latency_seconds_bucket{instance="a",le="0.5"}', "0x30", None),
+        ('ibid_inter_token_latency_seconds_bucket{instance="a",le="1"}', "0+9x30", "IbidTokensAreSlow"),
+        ('ibid_inter_token_latency_seconds_bucket{instance="a",le="+Inf"}', "0+9x30", None),
+        ('ibid_errors_total{instance="a",kind="too_many"}', "0+60x30", "IbidRefusesRequests"),
+        ('ibid_choices_finished_total{instance="a",reason="error"}', "0+1x30", "IbidFails"),
+        ('ibid_preemptions_total{instance="a"}', "0+60x30", "IbidPreempts"),
+        ('ibid_log_lines_lost_total{instance="a"}', "0+1x30", "IbidLosesLogLines"),
+        ('ibid_recording{instance="a"}', "1x17 0x13", "IbidStoppedRecording")]
+    assert sorted(alert for _, _, alert in series if alert) == sorted(alerts)
+    # Each has its labels, whatever they are: as many as one expects alone are a test that it fires.
+    file, test = BUILD / "alerts.yml", BUILD / "alerts-test.yml"
+    file.write_text(rules)
+    expected = [{"expr": "sum by (alertname) (ALERTS{alertstate='firing'})", "eval_time": "20m",
+                 "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)]},
+                {"expr": "ALERTS{instance='b'}", "eval_time": "20m", "exp_samples": []}]
+    calm = [(name.replace('"a"', '"b"'), "1x30" if "ready" in name or "recording" in name else "0x30") for name, _, _ in series]
+    test.write_text(json.dumps({"rule_files": [str(file)], "evaluation_interval": "1m", "tests": [
+        {"interval": "1m", "promql_expr_test": expected,
+         "input_series": [{"series": name, "values": values} for name, values, *_ in [*series, *calm]]}]}))
+    promtool("test", "rules", test)
+    return f"{len(alerts)} alerts"
 
 
 if __name__ == "__main__":
     main(test_a_ledger_adds_up_to_its_answers_time, test_the_log_has_a_line_for_each_request_as_its_client_saw_it, test_metrics_equal_the_log,
          test_step_times_equal_those_of_the_engine_view, test_the_dashboard_asks_for_metrics_and_labels_that_exist,
          test_the_page_for_operators_lists_every_metric, test_other_engines_names_have_our_values,
-         test_promtool_accepts_metrics_configuration_and_expressions)
+         test_promtool_accepts_metrics_configuration_and_expressions, test_alerts_ask_for_what_there_is_and_fire)

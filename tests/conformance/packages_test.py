@@ -2,6 +2,7 @@
 bytes. packages_test.py BUILD_DIR. (Their life on a bare Debian is in tests/house/packages.sh.)"""
 import gzip
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -307,6 +308,26 @@ def test_the_image_is_the_same_twice_and_complete():
     return f"{len(layer) / 1e6:.2f} MB"
 
 
+def test_the_image_for_events_has_what_libzmq_needs():
+    folder = OUT / "events"
+    run(ROOT / "packaging/make_oci.py", "--build", BUILD, "--out", folder, "--events", "yes")
+    (image,) = [path for path in folder.iterdir() if path.is_dir()]
+    (entry,) = json.loads((image / "index.json").read_text())["manifests"]
+    (layer,) = json.loads(blob(image, entry))["layers"]
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(fileobj=io.BytesIO(blob(image, layer))) as tar:
+            tar.extractall(place)
+        root = pathlib.Path(place)
+        loader, libraries = next(root.glob("lib*/ld-linux*")), next(root.glob("usr/lib/*-linux-gnu"))
+        told = run(loader, "--inhibit-cache", "--library-path", libraries, "--list", libraries / "libzmq.so.5")
+        assert all(str(root) in line or "linux-vdso" in line for line in told.splitlines()), told
+        components = json.loads(next(root.glob("usr/share/doc/ibid/*.cdx.json")).read_text())["components"]
+        for name in ("libzmq5", "libsodium23"):
+            assert name in [c["name"] for c in components], name
+            assert (root / "usr/share/doc/ibid/licences" / name).stat().st_size and (root / f"var/lib/dpkg/status.d/{name}").exists(), name
+    return f"{(image / layer['digest'].replace('sha256:', 'blobs/sha256/')).stat().st_size / 1e6:.2f} MB"
+
+
 def bill():
     out = OUT / "sbom"
     run(ROOT / "packaging/sbom.py", "--build", BUILD, "--out", out)
@@ -371,5 +392,5 @@ if __name__ == "__main__":
     shutil.rmtree(OUT / "pages", ignore_errors=True)
     main(test_each_command_has_a_page_with_all_its_flags, test_pages_are_right_for_troff, test_bash_completes, test_fish_completes,
          test_zsh_completes, test_the_deb_is_the_same_twice_and_right, test_the_archive_is_the_same_twice_and_runs_anywhere,
-         test_the_image_is_the_same_twice_and_complete, test_the_bill_names_all_that_is_linked, test_the_bill_is_cyclonedx,
-         test_a_wrong_version_or_date_is_refused)
+         test_the_image_is_the_same_twice_and_complete, test_the_image_for_events_has_what_libzmq_needs,
+         test_the_bill_names_all_that_is_linked, test_the_bill_is_cyclonedx, test_a_wrong_version_or_date_is_refused)

@@ -143,5 +143,6 @@ def test_the_demonstration():
         assert "8 have the bytes of an undisturbed run" in ran.stdout, ran.stdout
 
 
-main(test_a_killed_servers_answers_go_on_on_another, test_another_model_or_arithmetic_refuses_by_name,
-     test_a_moved_request_goes_on_on_another, test_the_demonstration)
+if __name__ == "__main__":
+    main(test_a_killed_servers_answers_go_on_on_another, test_another_model_or_arithmetic_refuses_by_name,
+         test_a_moved_request_goes_on_on_another, test_the_demonstration)

@@ -133,6 +133,8 @@ void add_life(CLI::App* c, ServerOptions& o) {
   add_bytes(c, "--max-files-bytes", o.max_files_bytes, 1 << 20, int64_t{1} << 50, "maximum total size of these files");
   add_seconds(c, "--drain-timeout", o.drain_timeout, 0, kDay, "seconds to let running requests finish after SIGTERM");
   c->add_flag("--allow-moves", o.allow_moves, "serve /v1/requests/ID/move: a client may move its request to a replica");
+  c->add_option("--drain-to", o.drain_to, "after SIGTERM move running requests to this replica and pass on its answers")
+      ->type_name("URL");
   add_seconds(c, "--stall-timeout", o.stall_timeout, 0.1, kDay, "/health is 503 after so long without progress");
   c->add_option("--log-file", o.log_file, "append the log to this file; default: standard error")->type_name("FILE");
   c->add_flag("--log-json", o.log_json, "log JSON objects, one per line");

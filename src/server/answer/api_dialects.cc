@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/json_writer.h"
+#include "server/answer/output_lines.h"
 #include "server/dialects/dialect_words.h"
 
 namespace ibid {
@@ -25,7 +26,10 @@ std::string ollama_error(const ApiError& error, std::string_view) {
                                                                  "length: {N} tokens of {M}")
                                               : error.message;
   std::string body;
-  JsonWriter(body).begin_object().field("error", message).end_object();
+  JsonWriter json(body);
+  json.begin_object().field("error", message);
+  write_resume(error, json);
+  json.end_object();
   return body;
 }
 
@@ -223,6 +227,13 @@ constexpr ApiDialect kDialects[] = {
      .id_prefix = "score-",
      .read = &read_rank<false>,
      .make_printer = &rank_printer<false>},
+    {.style = ApiStyle::kOutputs,
+     .paths = {},
+     .route = "other",
+     .id_prefix = "cmpl-",
+     .read = nullptr,
+     .make_printer = &make_output_printer,
+     .token_bytes = 64},  // with its numbers
 };
 
 constexpr bool is_ordered() {

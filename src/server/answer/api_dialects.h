@@ -36,7 +36,8 @@ enum class ApiStyle : uint8_t {
   kCohereEmbed,
   kPooling,  // vLLM's
   kRerank,   // Cohere's and Jina's
-  kScore     // vLLM's
+  kScore,    // vLLM's
+  kOutputs   // of a path's own answers, for the replica that asks (output_lines.h); no path has it
 };
 
 // What a body is read with.

@@ -147,7 +147,8 @@ void Generation::take_text(Output& output, Choice& choice) {
 }
 
 void Generation::end(Output& output, Choice& choice) {
-  if (choice.parser) {
+  // Of one that has failed what is held back does not go out: where it is resumed, it is sent there.
+  if (choice.parser && output.reason != FinishReason::kError) {
     const bool is_own_end = output.reason == FinishReason::kEos || output.reason == FinishReason::kStop ||
                             output.reason == FinishReason::kGrammar || output.reason == FinishReason::kTool;
     choice.parser->finish(choice.parts, is_own_end);
@@ -217,9 +218,18 @@ void Generation::write_events(std::string& out) {
   done_written_ = true;
 }
 
+ApiError Generation::error_of(const Choice& choice) const {
+  ApiError error = ApiError::of_generation(choice.error);
+  if (resume_.empty()) return error;
+  error.code = "shutting_down";
+  error.resume = resume_;
+  error.seed = info_.seed;
+  return error;
+}
+
 std::optional<ApiError> Generation::failure() const {
   for (const Choice& choice : choices_) {
-    if (choice.reason == FinishReason::kError) return ApiError::of_generation(choice.error);
+    if (choice.reason == FinishReason::kError) return error_of(choice);
     if (choice.reason == FinishReason::kCancelled)
       return ApiError{503, "The server ended this request because it is shutting down.", "", "shutting_down", 5};
   }

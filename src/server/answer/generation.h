@@ -25,6 +25,7 @@ namespace ibid {
 
 class JsonWriter;
 class Tokenizer;
+struct ApiError;
 struct TraceFacts;
 
 // What the answer has to repeat or to know of the request.
@@ -85,6 +86,10 @@ class Generation {
   // the API's stream does not go on with calls by their number.
   void resume(Output output);
   void take(std::vector<Output> outputs);
+  // A JSON object: what resumes the answer elsewhere, stated by the error with which it ends (ApiError::resume).
+  void set_resume(std::string resume) { resume_ = std::move(resume); }
+  // Of a choice that has failed.
+  ApiError error_of(const Choice& choice) const;
   // Appends the events that are due.
   void write_events(std::string& out);
   // The whole answer, once finished().
@@ -162,6 +167,7 @@ class Generation {
   size_t n_finished_ = 0;
   int32_t n_dropped_tokens_ = 0;  // of choices that are not sent
   size_t gathered_ = 0;
+  std::string resume_;
   bool ends_early_ = false;
   bool done_written_ = false;
   size_t n_choices_written_ = 0;  // of an answer in parts

@@ -113,11 +113,6 @@ void LlamaPrinter::write_piece(const Generation& g, const AnswerChoice& choice, 
 
 void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
-  if (choice.failed()) {
-    if (!std::exchange(choice.end_written, true))
-      out += "data: " + error_json(ApiError::of_generation(choice.error)) + "\n\n";
-    return;
-  }
   for (const Generation::Progress& progress : g.take_progress(choice, index)) {
     out += "data: ";
     JsonWriter json(out);
@@ -140,6 +135,14 @@ void LlamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_
   }
   if (!choice.finished || std::exchange(choice.end_written, true)) return;
   out += "data: ";
+  if (choice.failed()) {
+    if (!choice.records.empty()) {
+      write_piece(g, choice, index, "", false, out);
+      out += "\n\ndata: ";
+    }
+    out += error_json(g.error_of(choice)) + "\n\n";
+    return;
+  }
   write_piece(g, choice, index, "", true, out);
   out += "\n\n";
 }

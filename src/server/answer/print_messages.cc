@@ -96,12 +96,7 @@ void MessagesPrinter::end_block(std::string& out) {
 void MessagesPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
   choice.records.clear();
-  if (choice.failed()) {
-    if (!std::exchange(choice.end_written, true))
-      event("error", "," + messages_error_members(ApiError::of_generation(choice.error)), out);
-    return;
-  }
-  if (!parts.empty() || choice.finished) {
+  if (!parts.empty() || (choice.finished && !choice.failed())) {
     if (!std::exchange(begun_, true)) begin_message(g, out);
   }
   for (const AnswerPart& part : parts) {
@@ -120,6 +115,7 @@ void MessagesPrinter::write_events(const Generation& g, AnswerChoice& choice, si
     event("content_block_delta", members, out);
   }
   if (!choice.finished || std::exchange(choice.end_written, true)) return;
+  if (choice.failed()) return event("error", "," + messages_error_members(g.error_of(choice)), out);
   end_block(out);
   std::string members = ",\"delta\":";
   JsonWriter json(members);

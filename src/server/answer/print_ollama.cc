@@ -70,12 +70,6 @@ void OllamaPrinter::write_line(const Generation& g, std::string_view text, std::
 void OllamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
   choice.records.clear();
-  if (choice.failed()) {
-    if (std::exchange(choice.end_written, true)) return;
-    JsonWriter(out).begin_object().field("error", ApiError::of_generation(choice.error).message).end_object();
-    out += '\n';
-    return;
-  }
   for (const AnswerPart& part : parts) {
     if (part.kind == PartKind::kText) write_line(g, part.text, "", {}, nullptr, out);
     if (part.kind == PartKind::kReasoning) write_line(g, "", part.text, {}, nullptr, out);
@@ -85,7 +79,13 @@ void OllamaPrinter::write_events(const Generation& g, AnswerChoice& choice, size
     if (part.ends) write_line(g, "", "", std::span(&call_, 1), nullptr, out);
   }
   if (!choice.finished || std::exchange(choice.end_written, true)) return;
-  write_line(g, "", "", {}, &choice, out);
+  if (!choice.failed()) return write_line(g, "", "", {}, &choice, out);
+  const ApiError error = g.error_of(choice);
+  JsonWriter json(out);
+  json.begin_object().field("error", error.message);
+  write_resume(error, json);
+  json.end_object();
+  out += '\n';
 }
 
 void OllamaPrinter::write_choice(const Generation& g, const AnswerChoice& choice, size_t, std::string& out) {

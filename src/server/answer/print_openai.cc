@@ -267,7 +267,10 @@ void OpenAiPrinter::write_progress(const Generation& g, const Generation::Progre
 void OpenAiPrinter::write_events(const Generation& g, AnswerChoice& choice, size_t index, std::string& out) {
   const std::vector<AnswerPart> parts = std::exchange(choice.parts, {});
   for (const Generation::Progress& progress : g.take_progress(choice, index)) write_progress(g, progress, out);
-  const bool has_something = !parts.empty() || (choice.finished && !choice.failed());
+  // Tokens without text of their own yet, of an answer that has failed: their ids and log-probabilities are all there
+  // is.
+  const bool has_rest = choice.failed() && !choice.records.empty();
+  const bool has_something = !parts.empty() || has_rest || (choice.finished && !choice.failed());
   if (chat_ && !choice.started && has_something) {
     std::vector<TokenRecord> records = std::exchange(choice.records, {});
     write_event(g, index, Part::kPiece, nullptr, choice, out);
@@ -278,13 +281,13 @@ void OpenAiPrinter::write_events(const Generation& g, AnswerChoice& choice, size
   // Text that may be part of a stop is held back by the engine; its tokens' records go with the next text.
   for (const AnswerPart& part : parts) write_event(g, index, Part::kPiece, &part, choice, out);
   const bool must_begin = choice.finished && !choice.started && g.info().asked.echo;
-  if (must_begin && !choice.failed()) {
+  if ((must_begin && !choice.failed()) || (choice.failed() && !choice.records.empty())) {
     const AnswerPart nothing;
     write_event(g, index, Part::kPiece, &nothing, choice, out);
   }
   if (!choice.finished || std::exchange(choice.end_written, true)) return;
   if (choice.failed()) {
-    out += "data: " + error_json(ApiError::of_generation(choice.error)) + "\n\n";
+    out += "data: " + error_json(g.error_of(choice)) + "\n\n";
   } else {
     write_event(g, index, Part::kEnd, nullptr, choice, out);
   }

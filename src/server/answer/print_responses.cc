@@ -107,7 +107,7 @@ struct Failure {
 
 Failure failure_of(const Generation& g, const AnswerChoice& choice) {
   if (g.info().refusal != nullptr) return {g.info().refusal->code, g.info().refusal->message};
-  return {"server_error", ApiError::of_generation(choice.error).message};
+  return {"server_error", g.error_of(choice).message};
 }
 
 // The whole object; `choice`: how it ended, or null.
@@ -293,7 +293,9 @@ void ResponsesPrinter::end(const Generation& g, const AnswerChoice& choice, std:
     if (choice.failed()) {
       const Failure failure = failure_of(g, choice);
       std::string members = ",\"code\":\"" + failure.code + "\",\"param\":null,\"message\":";
-      JsonWriter(members).string(failure.message);
+      JsonWriter error(members);
+      error.string(failure.message);
+      write_resume(g.error_of(choice), error);
       event("error", members, *out);
     }
     event(choice.failed() ? "response.failed"

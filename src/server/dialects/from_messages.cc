@@ -317,7 +317,8 @@ Result<DialectBody> body_of_messages(const Json& body, bool counts) {
          {"stream", "stream"},
          {"seed", "seed"},
          {"cache_salt", "cache_salt"},
-         {"resume", "resume"}});
+         {"resume", "resume"},
+         {"resumable", "resumable"}});
   const Json* most = given(body, "max_tokens");
   if (most == nullptr && !counts)
     return invalid("max_tokens is missing; it must be a whole number from 1.", "max_tokens");

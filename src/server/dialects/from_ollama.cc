@@ -134,7 +134,7 @@ Result<DialectBody> body_of_ollama(const Json& body, bool generate, const ModelI
     set(own, "model", Json(name->ends_with(":latest") ? name->substr(0, name->size() - 7) : *name));
   const Json* stream = given(body, "stream");
   set(own, "stream", stream != nullptr ? *stream : Json(true));
-  carry(body, own, {{"resume", "resume"}});
+  carry(body, own, {{"resume", "resume"}, {"resumable", "resumable"}});
   if (const Json* options = given(body, "options")) TRY(read_options(*options, model.context_len, own));
   for (const auto& [name, value] : {std::pair{"temperature", 0.8}, std::pair{"top_k", 40.0}, std::pair{"top_p", 0.9},
                                     std::pair{"repeat_penalty", 1.1}, std::pair{"repeat_last_n", 64.0}})

@@ -450,6 +450,7 @@ Result<DialectBody> body_of_response(const Json& body, const FindResponse& find)
          {"seed", "seed"},
          {"cache_salt", "cache_salt"},
          {"resume", "resume"},
+         {"resumable", "resumable"},
          {"return_progress", "return_progress"},
          {"timings_per_token", "timings_per_token"}});
   TRY(read_response_logprobs(body, is_included, own));

@@ -99,6 +99,7 @@ struct ResumeFields {
   std::vector<TokenId> token_ids;
   std::optional<float> mirostat_mu;
   std::string model_digest, fingerprint;  // empty: not named
+  bool as_outputs = false;                // the answer's form (answer/output_lines.h)
 };
 
 // What a request asks of its answer's form. Small: the writer of the answer keeps a copy.
@@ -152,6 +153,7 @@ struct ApiRequest : AnswerFields {
   std::string prediction;
   std::string cache_salt;
   std::optional<ResumeFields> resume;
+  bool is_resumable = false;  // an answer that the server's end cuts ends with what resumes it
   bool trace = false;
   bool return_progress = false;
   std::vector<TextBias> text_bias;

@@ -317,12 +317,17 @@ constexpr Parameter kParameters[] = {
      "The prefix cache is shared only between requests of the same tenant (a key without one is a tenant) and salt.",
      &R::cache_salt},
     {"resume", kBoth, kOther, 0, 0, false, "null", "ibid", "Request::resume",
-     R"({"type":"object","required":["token_ids"],"properties":{"token_ids":{"$ref":"#/components/schemas/TokenIds"},"mirostat_mu":{"type":["number","null"],"minimum":-1000000,"maximum":1000000},"model_digest":{"type":["string","null"]},"system_fingerprint":{"type":["string","null"]}},"additionalProperties":false})",
+     R"({"type":"object","required":["token_ids"],"properties":{"token_ids":{"$ref":"#/components/schemas/TokenIds"},"mirostat_mu":{"type":["number","null"],"minimum":-1000000,"maximum":1000000},"model_digest":{"type":["string","null"]},"system_fingerprint":{"type":["string","null"]},"outputs":{"type":["boolean","null"]}},"additionalProperties":false})",
      "The first tokens of the answer, which another replica (or this one) gave: the response has what follows them, as "
      "if the answer had never been cut. Needs `seed` (docs/users/replicas.md).",
      &read_resume},
+    {"resumable", kBoth, kBoolean, 0, 0, false, "false", "ibid", "", nullptr,
+     "A stream that the server's shutdown cuts ends with an error that has `resume` and `seed`, which a replica takes "
+     "with the rest of the body.",
+     &R::is_resumable},
     {"kv_transfer_params", kBoth, kOther, 0, 0, false, "null", "vLLM", "", R"({"type":"object"})",
-     "Of routers that part prefill from decode: with `do_remote_decode` the answer has this member for the replica that "
+     "Of routers that part prefill from decode: with `do_remote_decode` the answer has this member for the replica "
+     "that "
      "decodes. No block is moved.",
      &read_kv_transfer},
     {"priority", kBoth, kOther, 0, 0, false, "0", "vLLM", "Request::priority",

@@ -23,6 +23,9 @@ Status read_resume(ApiRequest& request, const Json& value, const ApiLimits&) {
     } else if (key == "model_digest" || key == "system_fingerprint") {
       if (what.string() == nullptr) return wrong_value(where, "a text", what);
       (key == "model_digest" ? resume.model_digest : resume.fingerprint) = *what.string();
+    } else if (key == "outputs") {
+      if (what.boolean() == nullptr) return wrong_value(where, "true or false", what);
+      resume.as_outputs = *what.boolean();
     } else {
       return unsupported(where + " is not served; leave it out.", where);
     }
@@ -46,6 +49,9 @@ Status read_kv_transfer(ApiRequest& request, const Json& value, const ApiLimits&
 // Whether there is one answer, of which another replica would have had the same tokens. What belongs to the prompt was
 // sent with the first part.
 Status check_resume(ApiRequest& request) {
+  if (request.is_resumable && (std::max(request.n, request.best_of) != 1 || request.prompts.size() > 1)) {
+    return unsupported("resumable is of one choice of one prompt: leave n and best_of out.", "resumable");
+  }
   if (!request.resume) return {};
   if (std::max(request.n, request.best_of) != 1) {
     return unsupported("resume is of one choice: leave n and best_of out, and give choice i of an answer seed + i.",
@@ -56,6 +62,7 @@ Status check_resume(ApiRequest& request) {
     return invalid("resume needs seed: what follows is drawn with the answer's, which the answer states.", "seed");
   request.echo = false;
   request.prompt_logprobs = -1;
+  if (request.resume->as_outputs) request.stream = true;
   return {};
 }
 

@@ -20,6 +20,7 @@
 #include "server/request/backend.h"
 #include "server/routes/batches.h"
 #include "server/routes/fleet.h"
+#include "server/routes/request_mover.h"
 
 namespace ibid {
 namespace {
@@ -153,7 +154,8 @@ class Serving {
   std::unique_ptr<Fleet> fleet_;      // null: there is one model
   std::unique_ptr<HttpServer> http_;
   std::string url_;
-  std::unique_ptr<Backend> backend_;  // of the one model
+  std::unique_ptr<Backend> backend_;     // of the one model
+  std::unique_ptr<RequestMover> mover_;  // null: nothing is moved
 };
 
 std::optional<int> Serving::open() {
@@ -171,6 +173,10 @@ std::optional<int> Serving::open() {
     Result<std::unique_ptr<SpanSender>> made = SpanSender::create(options_.otlp_url);
     if (!made) return fail(made.error().message, kServeBadOptions);
     spans_ = *std::move(made);
+  }
+  if (!options_.drain_to.empty()) {
+    if (const Status status = RequestMover::check(options_.drain_to); !status)
+      return fail("--drain-to: " + status.error().message, kServeBadOptions);
   }
   front_ = std::make_unique<FrontDoor>(options_, *std::move(keys), *log_);
   front_->send_spans(spans_.get());
@@ -278,7 +284,15 @@ void Serving::drain() {
   front_->set_draining();
   http_->drain();
   const double deadline = steady_clock().now() + options_.drain_timeout;
+  if (!options_.drain_to.empty()) {
+    log_->say("Moving what runs to " + options_.drain_to + ".");
+    mover_ = std::make_unique<RequestMover>(options_.drain_to, options_.api.json, front_->movable(), *log_);
+  } else if (const int n = front_->movable().end_resumable(); n > 0) {
+    log_->say("Ended " + std::to_string(n) + " answers that their clients can resume elsewhere.");
+  }
   wait_for_connections([&] { return steady_clock().now() >= deadline; });
+  if (http_->n_connections() > 0) front_->movable().end_resumable();
+  mover_ = nullptr;
   if (http_->n_connections() > 0) {
     http_->cancel_all();
     int n_waits = 0;

@@ -10,10 +10,14 @@ void Mailbox::put(Output output) {
   {
     const std::lock_guard lock(mutex_);
     if (keeps_tokens_) {
-      if (has_ended_) return;
+      if (has_ended_ || (source_ && output.request != *source_)) return;
+      if (source_) output.request = id_;
       grow(given_.tokens, given_.tokens.size() + output.tokens.size());
       has_ended_ = output.finished;
       if (!output.tokens.empty()) given_.mirostat_mu = output.mirostat_mu;
+      given_.n_text += output.text.size();
+      given_.usage = output.usage;
+      given_.timing = output.timing;
     }
     outputs_.push_back(std::move(output));
     if (keeps_tokens_) {
@@ -25,11 +29,38 @@ void Mailbox::put(Output output) {
   wake();
 }
 
-std::optional<Mailbox::Given> Mailbox::stop(RequestId id, Error error) {
+std::optional<Mailbox::Given> Mailbox::given() const {
+  const std::lock_guard lock(mutex_);
+  if (!goes_on()) return std::nullopt;
+  return given_;
+}
+
+std::optional<Mailbox::Given> Mailbox::hand_over(RequestId id, RequestId source) {
+  const std::lock_guard lock(mutex_);
+  if (!goes_on()) return std::nullopt;
+  Given given = given_;
+  id_ = id;
+  source_ = source;
+  return given;
+}
+
+std::optional<RequestId> Mailbox::source() const {
+  const std::lock_guard lock(mutex_);
+  return source_;
+}
+
+std::string Mailbox::take_resume() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(resume_, {});
+}
+
+std::optional<Mailbox::Given> Mailbox::stop(RequestId id, Error error,
+                                            const std::function<std::string(const Given&)>& resume) {
   Given given;
   {
     const std::lock_guard lock(mutex_);
-    if (!keeps_tokens_ || has_ended_ || lost_) return std::nullopt;
+    if (!goes_on()) return std::nullopt;
+    if (resume) resume_ = resume(given_);
     Output& last = outputs_.emplace_back();
     last.request = id;
     last.usage.completion_tokens = static_cast<int32_t>(given_.tokens.size());

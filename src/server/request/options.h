@@ -62,6 +62,7 @@ struct ServerOptions {
   int64_t max_grammars_bytes = 256 << 20;  // of compiled grammars, kept ones and those in use
   bool slots = false;                      // answer /slots, which shows what others have under way
   bool allow_moves = false;                // answer /v1/requests/ID/move, for which each request's body is kept
+  std::string drain_to;                    // the URL of a replica to which a server that drains moves what runs
   double write_timeout = 30;               // a write that takes longer ends the connection: its reader does not read
   int64_t max_stream_backlog = 256 << 10;  // bytes gathered for a reader that does not read; more ends its stream
   int send_buffer_bytes = 256 << 10;       // of the socket: what the kernel adds; 0: the system's, to megabytes

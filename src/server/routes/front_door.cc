@@ -93,7 +93,7 @@ WebExchange FrontDoor::handle(const WebRequest& request, std::function<void()> w
     exchange.response = std::move(response);
   } catch (...) {  // e.g. no memory: the engine has it, and its answer will not be asked for
     ModelService& service = service_of(exchange.model);
-    if (exchange.generation) service.abandon(*exchange.generation);
+    if (exchange.generation) service.abandon(exchange);
     for (WebExchange& instance : exchange.instances) finish(instance, &kNoMemory);
     state_.quotas.leave(exchange.tenant, exchange.n_sequences, service.now());
     throw;
@@ -178,7 +178,7 @@ void FrontDoor::finish(WebExchange& exchange, const Abort* cut) {
     line.finish = kAbortNames[static_cast<size_t>(*cut)];
   }
   if (Generation* generation = exchange.generation.get()) {
-    service.abandon(*generation);
+    service.abandon(exchange);
     if (!generation->finished()) exchange.held.clear();
     try {
       service.collect(exchange);  // what came before its client went counts, here as in the metrics

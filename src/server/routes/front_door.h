@@ -94,6 +94,7 @@ class FrontDoor {
   // Whether a key names it, or there are no keys and it is the one without a name.
   bool has_tenant(const std::string& tenant) const { return state_.quotas.knows(tenant); }
   Metrics& metrics() { return state_.metrics; }
+  MovableRequests& movable() { return state_.movable; }
   void on_connections(int64_t n) { connections_ = n; }
   // Of bodies that arrive or wait to be handled, all together; returns how many there are now.
   int64_t add_body_bytes(int64_t n) { return body_bytes_ += n; }

@@ -95,21 +95,27 @@ std::optional<ApiError> ModelService::fault_in_body(const WebRequest& request, c
 }
 
 void ModelService::collect(WebExchange& exchange) {
-  exchange.generation->take(exchange.mailbox->take());
+  std::vector<Output> outputs = exchange.mailbox->take();
+  if (!outputs.empty() && outputs.back().finished) exchange.generation->set_resume(exchange.mailbox->take_resume());
+  exchange.generation->take(std::move(outputs));
   submit_held(exchange);
   exchange.row->generated = exchange.generation->completion_tokens() - exchange.generation->resumed_tokens();
 }
 
-void ModelService::abandon(const Generation& generation) {
-  if (options_.allow_moves) state_.movable.remove(generation.info().id);
-  for (const RequestId id : generation.info().requests) {
+void ModelService::abandon(const WebExchange& exchange) {
+  const Generation& generation = *exchange.generation;
+  if (exchange.mailbox->keeps_tokens()) state_.movable.remove(generation.info().id);
+  const auto end = [&](RequestId id) {
     router_.remove(id);
     if (!generation.finished() || generation.ends_early()) cancel(id);
-  }
+  };
+  for (const RequestId id : generation.info().requests) end(id);
+  if (const std::optional<RequestId> source = exchange.mailbox->source()) end(*source);
 }
 
 void ModelService::cancel(const WebExchange& exchange) {
   for (const RequestId id : exchange.generation->info().requests) cancel(id);
+  if (const std::optional<RequestId> source = exchange.mailbox->source()) cancel(*source);
 }
 
 // Giving up must not fail for want of memory: these blocks would never be freed.

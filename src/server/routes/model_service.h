@@ -59,8 +59,8 @@ class ModelService {
   void collect(WebExchange& exchange);
   // Asks the engine to end it.
   void cancel(const WebExchange& exchange);
-  // Ends it for the engine, whatever its state; never fails.
-  void abandon(const Generation& generation);
+  // The same, whatever its state, and forgets it; never fails.
+  void abandon(const WebExchange& exchange);
 
   // Routes that answer at once.
   WebResponse response_tokens(const WebRequest& request, WebExchange& exchange);
@@ -89,7 +89,8 @@ class ModelService {
   std::optional<ApiError> build(const WebRequest& request, WebExchange& exchange, Asked& asked);
   Status resume(Asked& asked) const;
   bool may_move(const Asked& asked, const ApiDialect& api) const;
-  void add_movable(const std::string& body, const WebExchange& exchange, const Asked& asked);
+  void add_movable(const WebRequest& request, const WebExchange& exchange, const Asked& asked);
+  Status go_on(const MovableRequest& movable, const std::string& body);
   void describe(const WebRequest& request, const WebExchange& exchange, Asked& asked);
   std::optional<ApiError> begin(const WebRequest& request, WebExchange& exchange, Asked& asked,
                                 std::function<void()> wake);

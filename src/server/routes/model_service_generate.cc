@@ -52,6 +52,18 @@ WebResponse failed_stream(GenerationInfo info, const Tokenizer& tokenizer, Metri
   return response;
 }
 
+// The answer's outputs as they are: what a client asked of its form is done by the replica that has the client.
+void as_outputs(GenerationInfo& info) {
+  info.api = &dialect_of(ApiStyle::kOutputs);
+  info.asked.return_token_ids = true;  // so that tokens are kept
+  info.asked.n_indent = 0;
+  info.asked.t_max_predict_ms = -1;
+  info.parser.reset();
+  info.reasoning.reset();
+  info.trace = nullptr;
+  info.stored = nullptr;
+}
+
 // OpenAI's form has no vectors of tokens, and llama.cpp's path without the version has: it answers them there alone.
 bool wants_each_token(const Json& body, const ModelInfo& model) {
   const std::string* pooling = text_at(body, "pooling");
@@ -239,7 +251,7 @@ std::optional<ApiError> ModelService::build(const WebRequest& request, WebExchan
     if ((is_completion && api.echo && api.want_logprobs) || api.return_token_ids) info.prompt_ids.push_back(r.prompt);
   }
   describe(request, exchange, asked);
-  if (api.resume && !api.resume->token_ids.empty()) {
+  if (api.resume) {
     if (const Status status = resume(asked); !status) return ApiError::of(status.error());
   }
   return std::nullopt;
@@ -259,6 +271,7 @@ Status ModelService::resume(Asked& asked) const {
     return is_other("model_digest", fields.model_digest, digest);
   if (!fields.fingerprint.empty() && fields.fingerprint != asked.info.fingerprint)
     return is_other("system_fingerprint", fields.fingerprint, asked.info.fingerprint);
+  if (fields.token_ids.empty()) return {};
   for (size_t i = 0; i < fields.token_ids.size(); ++i) {
     if (raw(fields.token_ids[i]) < backend.tokenizer().vocab_size()) continue;
     const std::string where = "resume.token_ids[" + std::to_string(i) + "]";
@@ -319,6 +332,7 @@ void ModelService::describe(const WebRequest& request, const WebExchange& exchan
   info.prompt_texts = std::move(built.prompt_texts);
   info.arrived = request.arrived;
   info.submitted = now();
+  if (api.resume && api.resume->as_outputs) as_outputs(info);
 }
 
 // Hands it to the engine; it lives in the exchange then.
@@ -336,7 +350,7 @@ std::optional<ApiError> ModelService::begin(const WebRequest& request, WebExchan
   for (const int32_t len : info.prompt_lens) exchange.row->prompt_tokens += len;
   exchange.generation = std::make_unique<Generation>(std::move(info), backend_.load()->tokenizer(), state_.metrics);
   if (asked.resumed) exchange.generation->resume(*std::move(asked.resumed));
-  if (is_movable) add_movable(request.body, exchange, asked);
+  if (is_movable) add_movable(request, exchange, asked);
   const auto n_first = static_cast<size_t>(std::min<int64_t>(asked.at_once, std::ssize(requests)));
   exchange.held.assign(std::make_move_iterator(requests.rbegin()),
                        std::make_move_iterator(requests.rend() - static_cast<std::ptrdiff_t>(n_first)));
@@ -356,29 +370,72 @@ std::optional<ApiError> ModelService::begin(const WebRequest& request, WebExchan
 // One answer that is drawn token by token, of an API whose bodies may have `resume`.
 bool ModelService::may_move(const Asked& asked, const ApiDialect& api) const {
   const ApiRequest& r = asked.api;
-  return options_.allow_moves && api.resumes && asked.built.requests.size() == 1 && std::max(r.n, r.best_of) == 1 &&
+  const bool is_wanted = options_.allow_moves || !options_.drain_to.empty() || r.is_resumable;
+  return is_wanted && api.resumes && asked.built.requests.size() == 1 && std::max(r.n, r.best_of) == 1 &&
          r.search.kind == SearchKind::kNone && !asked.makes_vectors() && !pins_drafts(r.verifier);
 }
 
-void ModelService::add_movable(const std::string& body, const WebExchange& exchange, const Asked& asked) {
+void ModelService::add_movable(const WebRequest& request, const WebExchange& exchange, const Asked& asked) {
   const GenerationInfo& info = exchange.generation->info();
   const ResumeFields resumed = asked.api.resume.value_or(ResumeFields());
-  const RequestId id = info.requests.front();
-  state_.movable.add({.id = info.id,
-                      .request_id = exchange.request_id,
-                      .tenant = exchange.tenant,
-                      .path = exchange.api->paths.front(),
-                      .body = body,
-                      .has_options = exchange.api->has_options,
-                      .seed = info.seed,
-                      .fingerprint = info.fingerprint,
-                      .digest = backend_.load()->model().digest,
-                      .resumed = resumed.token_ids,
-                      .uses_mirostat = info.uses_mirostat,
-                      .mirostat_mu = resumed.mirostat_mu.value_or(0),
-                      .request = id,
-                      .mailbox = exchange.mailbox,
-                      .cancel = [this, id] { cancel(id); }});
+  const Backend& backend = *backend_.load();
+  const Request& first = asked.built.requests.front();
+  const int32_t n_left = backend.model().context_len - info.prompt_lens.front();
+  const int32_t most = first.max_tokens < 0 ? n_left : std::min(n_left, first.max_tokens);
+  std::vector<std::pair<std::string, std::string>> keys;
+  for (const char* name : {"authorization", "x-api-key"}) {
+    if (const std::string_view value = request.header(name); !value.empty()) keys.emplace_back(name, value);
+  }
+  state_.movable.add(
+      {.id = info.id,
+       .request_id = exchange.request_id,
+       .tenant = exchange.tenant,
+       .path = exchange.api->paths.front(),
+       .body = request.body,
+       .keys = std::move(keys),
+       .has_options = exchange.api->has_options,
+       .is_resumable = asked.api.is_resumable && asked.api.stream,
+       .may_leave = options_.allow_moves,
+       .seed = info.seed,
+       .fingerprint = info.fingerprint,
+       .digest = backend.model().digest,
+       .resumed = resumed.token_ids,
+       .uses_mirostat = info.uses_mirostat,
+       .mirostat_mu = resumed.mirostat_mu.value_or(0),
+       .scores_prompt = first.prompt_logprobs >= 0,
+       .max_tokens = most - static_cast<int32_t>(resumed.token_ids.size()),
+       .vocab_size = backend.tokenizer().vocab_size(),
+       .n_top = 1 + std::max(first.sampling.logprobs, static_cast<int32_t>(first.sampling.logprob_tokens.size())),
+       .request = info.requests.front(),
+       .mailbox = exchange.mailbox,
+       .cancel =
+           [this](RequestId id) {
+             router_.remove(id);
+             cancel(id);
+           },
+       .next_id = [this] { return backend_.load()->next_id(); },
+       .now = [this] { return now(); },
+       .begin_here = [this](const MovableRequest& movable, const std::string& body) { return go_on(movable, body); }});
+}
+
+// A snapshot's request as another replica would read it, whose outputs are the mailbox's from then on.
+Status ModelService::go_on(const MovableRequest& movable, const std::string& body) {
+  const auto is_of_path = [&](const ApiDialect& api) { return api.resumes && api.paths.front() == movable.path; };
+  const WebRequest request = {.method = "POST", .target = movable.path, .body = body, .arrived = now()};
+  WebExchange exchange;
+  exchange.tenant = movable.tenant;
+  exchange.api = &*std::ranges::find_if(api_dialects(), is_of_path);
+  Asked asked;
+  TRY(read(request, exchange, asked));
+  if (const std::optional<ApiError> refusal = build(request, exchange, asked)) return unavailable(refusal->message);
+  Request& next = asked.built.requests.front();
+  next.max_wait = next.ttft_target = 0;  // it has been admitted
+  const RequestId id = next.id;
+  if (!movable.mailbox->hand_over(movable.request, id)) return {};
+  router_.add(id, movable.mailbox);
+  Status status = backend_.load()->submit(std::move(next));
+  if (!status) router_.remove(id);
+  return status;
 }
 
 // All or none, also where memory runs out in between.

@@ -58,8 +58,13 @@ std::string error_json(const ApiError& error) {
   json.key("code");
   error.code.empty() ? json.null() : json.string(error.code);
   if (error.n_ctx > 0) json.field("n_prompt_tokens", error.n_prompt_tokens).field("n_ctx", error.n_ctx);
+  write_resume(error, json);
   json.end_object().end_object();
   return out;
+}
+
+void write_resume(const ApiError& error, JsonWriter& json) {
+  if (!error.resume.empty()) json.key("resume").raw(error.resume).key("seed").large_integer(error.seed);
 }
 
 std::string too_long_message(const ApiError& error, std::string_view sentence) {
@@ -82,7 +87,10 @@ std::string messages_error_members(const ApiError& error) {
   const bool too_long = error.n_ctx > 0;
   const std::string message =
       too_long ? too_long_message(error, "prompt is too long: {N} tokens > {M} maximum") : error.message;
-  JsonWriter(out).begin_object().field("type", type).field("message", message).end_object();
+  JsonWriter json(out);
+  json.begin_object().field("type", type).field("message", message);
+  write_resume(error, json);
+  json.end_object();
   return out;
 }
 
