@@ -3,11 +3,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "format/model_file.h"
+#include "format/quant_recipe.h"
 #include "model/config.h"
 
 namespace ibid {
@@ -45,8 +47,20 @@ std::map<std::string, std::vector<float>> rope_vectors_of(const ModelConfig& con
 ModelConfig gguf_config_of(const ModelConfig& of_folder);
 
 // The values of a folder's tensor as GGUF has them, in floats: q and k rows in GGUF's order, norms with their offset.
-// An error is a sentence about the folder.
-Result<std::vector<float>> gguf_values(const ModelFile& folder, const ModelConfig& config, const TensorSpec& spec);
+// Of a quantised folder the values of its codes: those of the rows that the folder is read as
+// (format/quantised_matrix.h). `recipe`, as read_quant_recipe reads it. An error is a sentence about the folder.
+Result<std::vector<float>> gguf_values(const ModelFile& folder, const QuantRecipe& recipe, const ModelConfig& config,
+                                       const TensorSpec& spec);
+
+// A quantised matrix, or those of all experts, as rows of the type that it is read as, in GGUF's order: the very
+// values.
+struct GgufCodes {
+  DType dtype = DType::kF32;
+  std::vector<std::byte> rows;  // empty without `with_rows`
+};
+// None: the folder has it in floats, or GGUF's rows are not the folder's, as where columns lie elsewhere.
+Result<std::optional<GgufCodes>> gguf_codes(const ModelFile& folder, const QuantRecipe& recipe,
+                                            const ModelConfig& config, const TensorSpec& spec, bool with_rows);
 
 // Rows of q, k and v, or of z, of rows that are of each key head its query, key, values and z, of `columns` each.
 std::vector<float> part_of_qkvz(const DeltaHeads& heads, const std::vector<float>& all, int64_t columns, bool is_z);

@@ -179,7 +179,7 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   c->add_option("IN", v.in, "folder with config.json, tokenizer.json and *.safetensors, or hf:user/repo")->required();
   c->add_option("-o,--outfile", v.out, "file to write")->type_name("FILE");
   add_read(c, "--type,--outtype", v.type, "TYPE", v.type,
-           "type of the matrices, as in ibid quantize; auto: f16 of F16, else bf16",
+           "type of the matrices, as in ibid quantize; auto: f16 of F16, else bf16, quantized ones as they are",
            [known_mix](std::string_view name) -> Result<std::string> {
              return name == "auto" ? Result<std::string>(std::string(name)) : known_mix(name);
            });
