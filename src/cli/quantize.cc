@@ -113,6 +113,12 @@ int convert(const ConvertOptions& options) {
 }
 
 int quantize(const QuantizeOptions& options) {
+  if (folder_bits(options.type) > 0) return quantise_folder(options);
+  if (options.search != "none") {
+    return fail(
+        invalid("--search " + options.search + " is for the types w4a16 and w8a16, which are written as folders"),
+        kUsage);
+  }
   auto path = host::resolve(options.in, false, terminal_progress());
   if (!path) return fail(path.error());
   if (const Status fine = check_target(*path, options.out, options.force, options.dry_run); !fine.ok()) {

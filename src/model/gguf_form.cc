@@ -897,6 +897,19 @@ Result<std::vector<float>> gguf_values(const ModelFile& file, const QuantRecipe&
   return values;
 }
 
+std::string folder_tensor_of(const ModelFile& file, const QuantRecipe& recipe, const Architecture& architecture,
+                             const ModelConfig& config, const std::string& name) {
+  const Folder folder = {file, recipe, architecture, config};
+  int64_t layer = 0;
+  const std::string pattern = pattern_of(name, layer);
+  if (is_turned(folder, pattern) || is_half_of_gate_up(folder, pattern)) return {};
+  std::string missing;
+  const WeightName* row = row_of(folder, pattern, layer, missing);
+  if (row == nullptr || row->transposed || row->by_head) return {};
+  const std::string own = layer_name(row->folder, layer);
+  return own.find("{}") != std::string::npos ? std::string() : folder.full_name(own);
+}
+
 Result<std::optional<GgufCodes>> gguf_codes(const ModelFile& file, const QuantRecipe& recipe, const ModelConfig& config,
                                             const TensorSpec& spec, bool with_rows) {
   std::optional<GgufCodes> none;

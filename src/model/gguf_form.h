@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "format/model_file.h"
 #include "format/quant_recipe.h"
+#include "model/arch/architecture.h"
 #include "model/config.h"
 
 namespace ibid {
@@ -51,6 +52,11 @@ ModelConfig gguf_config_of(const ModelConfig& of_folder);
 // (format/quantised_matrix.h). `recipe`, as read_quant_recipe reads it. An error is a sentence about the folder.
 Result<std::vector<float>> gguf_values(const ModelFile& folder, const QuantRecipe& recipe, const ModelConfig& config,
                                        const TensorSpec& spec);
+
+// The folder's tensor that is the whole of what GGUF calls `name`, in the same order of rows or not; empty: it has
+// none, or several, or its rows or columns are others.
+std::string folder_tensor_of(const ModelFile& folder, const QuantRecipe& recipe, const Architecture& architecture,
+                             const ModelConfig& config, const std::string& name);
 
 // A quantised matrix, or those of all experts, as rows of the type that it is read as, in GGUF's order: the very
 // values.

@@ -54,7 +54,7 @@ file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/schedule/s
   src/engine/window_proposer_test.cc
   src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
   src/engine/adapters_test.cc src/model/adapters_test.cc src/model/linear_layer_test.cc
-  src/model/config_test.cc src/model/naive_reference_test.cc src/model/turned_experts_test.cc src/model/out_scale_test.cc src/model/quantised_folder_test.cc src/model/latent_attention_test.cc src/model/bad_ggufs_test.cc tests/golden/convert_test.cc tests/parity/attention_codes_test.cc tests/parity/experts_test.cc tests/parity/recurrent_test.cc
+  src/model/config_test.cc src/model/naive_reference_test.cc src/model/turned_experts_test.cc src/model/out_scale_test.cc src/model/quantised_folder_test.cc src/model/latent_attention_test.cc src/model/bad_ggufs_test.cc tests/golden/convert_test.cc tests/golden/group_quantise_test.cc tests/golden/quantise_folder_test.cc tests/parity/attention_codes_test.cc tests/parity/experts_test.cc tests/parity/recurrent_test.cc
   src/engine/record/*_test.cc src/spec/*/*_test.cc tests/property/engine_property_test.cc)
 # The tests of grammars do not know of faults, and are not compiled again.
 set(grammar_tests "$<FILTER:$<TARGET_OBJECTS:sample_test>,INCLUDE,sample/grammar/(grammars|languages|lazy|masks|schema|states)_test>")
