@@ -32,7 +32,7 @@ foreach(part engine model grammar kernel format)
   foreach(source ${planted_${part}_sources})
     if(source IN_LIST planted_files)
       list(APPEND sources ${planted_dir}/${source})
-      if(source MATCHES "^src/model/arch/")  # apart, as in their module: each has names of its own
+      if(source MATCHES "^src/model/(arch/|quantise_folder|group_quantise)")  # apart: each has names of its own
         ibid_apart(${planted_dir}/${source})
       endif()
     else()
