@@ -64,7 +64,7 @@ def as_published(folder):
     return {}
 
 
-def convert(llama_cpp, folder, out):
+def convert(llama_cpp, folder, out, **options):
     sys.path[1:1] = [str(llama_cpp), str(llama_cpp / "gguf-py")]
     import gguf
     from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
@@ -73,7 +73,7 @@ def convert(llama_cpp, folder, out):
     cls = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
     cls = type(cls.__name__, (cls,), {"set_vocab": numbers_as_vocabulary, "model_arch": cls.model_arch, "no_mtp": True})
     with torch.inference_mode():
-        cls(folder, gguf.LlamaFileType.ALL_F32, out, **as_published(folder)).write()
+        cls(folder, gguf.LlamaFileType.ALL_F32, out, **as_published(folder), **options).write()
 
 
 def distance(program, gguf_file, golden, work):

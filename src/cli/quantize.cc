@@ -79,6 +79,7 @@ int convert_folder(const std::string& folder, const std::string& out, ibid::Conv
   auto made = ibid::convert(*file, out, options, team, [&](uint64_t done, uint64_t all) { bar.update(done, all); });
   if (!made) return fail(made.error());
   print(made->weights, out, options.dry_run);
+  if (made->n_kept > 0) fmt::print("{} quantised matrices of the folder keep their values exactly.\n", made->n_kept);
   if (made->n_left_out > 0) {
     fmt::print("{} parameters of the folder are left out: the model runs without them.\n", made->n_left_out);
   }
@@ -112,6 +113,12 @@ int convert(const ConvertOptions& options) {
 }
 
 int quantize(const QuantizeOptions& options) {
+  if (folder_bits(options.type) > 0) return quantise_folder(options);
+  if (options.search != "none") {
+    return fail(
+        invalid("--search " + options.search + " is for the types w4a16 and w8a16, which are written as folders"),
+        kUsage);
+  }
   auto path = host::resolve(options.in, false, terminal_progress());
   if (!path) return fail(path.error());
   if (const Status fine = check_target(*path, options.out, options.force, options.dry_run); !fine.ok()) {
@@ -127,6 +134,7 @@ int quantize(const QuantizeOptions& options) {
   std::error_code ignored;
   if (options.kv_heads == 0 && std::filesystem::is_directory(*path, ignored)) {
     const ibid::ConvertOptions how = {.types = rules_of(options),
+                                      .requantises = options.requantises,
                                       .dry_run = options.dry_run,
                                       .shards = shards,
                                       .importance = importance ? &*importance : nullptr};

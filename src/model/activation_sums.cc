@@ -81,19 +81,22 @@ class Sums {
 
 }  // namespace
 
-Result<Importance> sum_activations(Model& model, Stream& stream, std::span<const TokenId> tokens, int64_t chunk_len,
-                                   TokenId begin, bool with_output,
-                                   const std::function<void(uint64_t, uint64_t)>& progress) {
+std::string_view input_of(std::string_view product) {
+  for (const Readers& readers : all_readers()) {
+    if (std::ranges::find(readers.products, product) != readers.products.end()) return readers.intermediate;
+  }
+  return {};
+}
+
+Status run_chunks(Model& model, Stream& stream, std::span<const TokenId> tokens, int64_t chunk_len, TokenId begin,
+                  const Tap& tap, const std::function<void(uint64_t, uint64_t)>& progress) {
   const auto n = static_cast<int64_t>(tokens.size());
   if (n < 2) return invalid("the text has " + std::to_string(n) + " tokens; two or more are summed over");
   if (chunk_len < 2 || chunk_len > model.context_len()) {
     return invalid("a chunk has 2 to " + std::to_string(model.context_len()) + " tokens, not " +
                    std::to_string(chunk_len));
   }
-  Sums sums;
-  model.set_tap([&](std::string_view name, int layer, const TensorView& x) { sums.see(name, layer, x); });
-  Importance out;
-  out.chunk_len = chunk_len;
+  model.set_tap(tap);
   Status status;
   for (int64_t at = 0; at + 1 < n && status.ok(); at += chunk_len) {
     const auto len = static_cast<size_t>(std::min(chunk_len, n - at));
@@ -102,11 +105,22 @@ Result<Importance> sum_activations(Model& model, Stream& stream, std::span<const
     if (begin != TokenId::kNone) chunk.front() = begin;
     const Result<TextScore> scored = score_text(model, stream, DType::kF32, chunk);
     if (!scored) status = scored.error();
-    ++out.n_chunks;
     if (progress) progress(static_cast<uint64_t>(at) + len, static_cast<uint64_t>(n));
   }
   model.set_tap({});
-  TRY(status);
+  return status;
+}
+
+Result<Importance> sum_activations(Model& model, Stream& stream, std::span<const TokenId> tokens, int64_t chunk_len,
+                                   TokenId begin, bool with_output,
+                                   const std::function<void(uint64_t, uint64_t)>& progress) {
+  Sums sums;
+  TRY(run_chunks(
+      model, stream, tokens, chunk_len, begin,
+      [&](std::string_view name, int layer, const TensorView& x) { sums.see(name, layer, x); }, progress));
+  Importance out;
+  out.chunk_len = chunk_len;
+  for (int64_t at = 0; std::ssize(tokens) - at >= 2; at += chunk_len) ++out.n_chunks;
 
   std::map<std::string, std::pair<int64_t, int64_t>> sizes;  // of the model's matrices: n, K
   for (const TensorSpec& spec : tensors_of(model.config())) {

@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "format/quantised_matrix.h"
 #include "kernels/math.h"
 #include "model/arch/architecture.h"
 #include "model/rope.h"
 #include "model/weights.h"
+#include "tensor/block_formats.h"
 #include "tensor/dequantise.h"
 
 namespace ibid {
@@ -368,22 +370,52 @@ std::vector<TensorSpec> tensors_of_encoder(const ModelConfig& c) {
   return specs;
 }
 
-// Before a tensor's name in the folder that has it.
-std::string folder_prefix(const ModelFile& folder, const std::string& name) {
-  for (const char* prefix : {"model.", "transformer.", "model.language_model.", "language_model.model.",
-                             "language_model.", "bert.", "backbone."}) {
-    if (folder.find(prefix + name) != nullptr) return prefix;
-  }
-  return "";
-}
+// What values are read from.
+struct Folder {
+  const ModelFile& file;
+  const QuantRecipe& recipe;
+  const Architecture& architecture;
+  const ModelConfig& config;
 
-Status append(const ModelFile& folder, const std::string& name, std::vector<float>& out) {
-  ASSIGN_OR_RETURN(TensorView view, folder.tensor(folder_prefix(folder, name) + name));
+  bool has(const std::string& name) const {
+    return file.find(name) != nullptr || QuantisedMatrix::is_in(file, recipe, name);
+  }
+  // `name` with what stands before it in this folder.
+  std::string full_name(const std::string& name) const {
+    for (const char* prefix : {"model.", "transformer.", "model.language_model.", "language_model.model.",
+                               "language_model.", "bert.", "backbone."}) {
+      if (has(prefix + name)) return prefix + name;
+    }
+    return name;
+  }
+  const LayerConfig& layer(int64_t l) const { return config.layers[static_cast<size_t>(l)]; }
+};
+
+constexpr int64_t kRowsAtOnce = 16;  // a cache line of GPTQ's columns
+
+// Adds a tensor's values. `rows` and `columns` are those of a matrix, which a quantised one is checked against: its
+// values are those of its codes before they are rounded to the type of its scales, where that is exact in rows of ours.
+Status append(const Folder& folder, const std::string& name, int64_t rows, int64_t columns, std::vector<float>& out) {
+  const std::string full = folder.full_name(name);
+  const size_t at = out.size();
+  if (QuantisedMatrix::is_in(folder.file, folder.recipe, full)) {
+    ASSIGN_OR_RETURN(const QuantisedMatrix matrix,
+                     QuantisedMatrix::find(folder.file, folder.recipe, full, rows, columns));
+    std::vector<std::byte> some(static_cast<size_t>(kRowsAtOnce * row_bytes(matrix.dtype(), columns)));
+    out.resize(at + static_cast<size_t>(rows * columns));
+    for (int64_t r = 0; r < rows; r += kRowsAtOnce) {
+      const int64_t end = std::min(rows, r + kRowsAtOnce);
+      matrix.rows(r, end, some.data());
+      float* to = out.data() + static_cast<int64_t>(at) + r * columns;
+      dequantise_row(matrix.dtype(), some.data(), to, (end - r) * columns);
+    }
+    return {};
+  }
+  ASSIGN_OR_RETURN(TensorView view, folder.file.tensor(full));
   if (!is_weight_type(view.dtype)) {
-    return unsupported(folder.path() + ": tensor " + in_quotes(name) + " has the type " +
+    return unsupported(folder.file.path() + ": tensor " + in_quotes(name) + " has the type " +
                        std::string(traits(view.dtype).name) + ", which GGUF's matrices have not");
   }
-  const size_t at = out.size();
   out.resize(at + static_cast<size_t>(view.n_elements()));
   dequantise(view, out.data() + at);
   return {};
@@ -400,8 +432,7 @@ std::vector<float> transposed(const std::vector<float>& values, int64_t rows, in
 }
 
 // Rows or biases of a query, a key and a value of each head, as those of all queries, all keys and all values.
-Result<std::vector<float>> parted(const ModelFile& folder, const std::vector<float>& values) {
-  ASSIGN_OR_RETURN(const ModelConfig config, read_config(folder));
+std::vector<float> parted(const ModelConfig& config, const std::vector<float>& values) {
   const int64_t H = config.layers[0].n_heads, n = std::ssize(values) / 3 / H;
   std::vector<float> out;
   for (int64_t part = 0; part < 3; ++part) {
@@ -413,45 +444,103 @@ Result<std::vector<float>> parted(const ModelFile& folder, const std::vector<flo
   return out;
 }
 
-Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture& architecture,
-                                     const std::string& canonical, int64_t layer, const std::vector<int64_t>& dims);
+Result<std::vector<float>> values_of(const Folder& folder, const std::string& canonical, int64_t layer,
+                                     const std::vector<int64_t>& dims);
 
 // Rows of q, k and v, or of z, where a folder has those of each key head together.
-Result<std::vector<float>> part_of_qkvz(const ModelFile& folder, const Architecture& architecture,
-                                        const std::string& canonical, int64_t layer, const std::vector<int64_t>& dims) {
-  ASSIGN_OR_RETURN(const ModelConfig config, read_config(folder));
-  const DeltaHeads& heads = config.layers[static_cast<size_t>(layer)].delta;
+Result<std::vector<float>> part_of_qkvz(const Folder& folder, const std::string& canonical, int64_t layer,
+                                        const std::vector<int64_t>& dims) {
+  const DeltaHeads& heads = folder.layer(layer).delta;
   const int64_t n_rows = 2 * heads.k_len() + 2 * heads.v_len();
-  ASSIGN_OR_RETURN(const std::vector<float> all,
-                   values_of(folder, architecture, "blk.{}.ssm_in.weight", layer, {n_rows, dims[1]}));
+  ASSIGN_OR_RETURN(const std::vector<float> all, values_of(folder, "blk.{}.ssm_in.weight", layer, {n_rows, dims[1]}));
   return ibid::part_of_qkvz(heads, all, dims[1], canonical == "blk.{}.attn_gate.weight");
 }
 
-// Of gpt-oss, whose folder has [E, K, N] for [E, N, K], and gate and up in turn along N.
-Result<std::vector<float>> turned_values_of(const ModelFile& folder, const std::string& canonical, int64_t layer,
-                                            const std::vector<int64_t>& dims) {
+// Of gpt-oss, whose folder has gate and up in turn along N: [E, K, N], or MXFP4 as blocks [E, N, K / 32, 16] beside
+// their exponents [E, N, K / 32].
+struct TurnedExperts {
+  TensorView columns, blocks, exponents;  // one, or the other two
+  int64_t step = 1, first = 0;            // of the folder's rows those of GGUF's
+};
+Result<TurnedExperts> turned_experts_of(const Folder& folder, const std::string& canonical, int64_t layer,
+                                        const std::vector<int64_t>& dims) {
   const bool is_down = canonical.find("_down_") != std::string::npos, is_bias = canonical.ends_with(".bias");
-  const std::string name = "layers." + std::to_string(layer) + ".mlp.experts." +
-                           (is_down ? "down_proj" : "gate_up_proj") + (is_bias ? "_bias" : "");
-  std::vector<float> all, out;
-  TRY(append(folder, name, all));
-  const int64_t step = is_down ? 1 : 2, first = canonical.find("_up_") != std::string::npos ? 1 : 0;
-  const int64_t N = dims[1], K = is_bias ? 1 : dims[2];
+  const std::string name = folder.full_name("layers." + std::to_string(layer) + ".mlp.experts." +
+                                            (is_down ? "down_proj" : "gate_up_proj") + (is_bias ? "_bias" : ""));
+  TurnedExperts out = {.step = is_down ? 1 : 2, .first = canonical.find("_up_") != std::string::npos ? 1 : 0};
+  const int64_t E = dims[0], N = dims[1] * out.step, K = is_bias ? 1 : dims[2];
+  const std::string blocks = folder.full_name("layers." + std::to_string(layer) + ".mlp.experts." +
+                                              (is_down ? "down_proj" : "gate_up_proj") + "_blocks");
+  if (!is_bias && folder.file.find(blocks) != nullptr) {
+    const std::string exponents = blocks.substr(0, blocks.size() - 6) + "scales";
+    ASSIGN_OR_RETURN(out.blocks, folder.file.tensor(blocks));
+    ASSIGN_OR_RETURN(out.exponents, folder.file.tensor(exponents));
+    const bool fits = K % 32 == 0 && out.blocks.dtype == DType::kI8 && out.exponents.dtype == DType::kI8 &&
+                      out.blocks.rank == 4 && out.exponents.rank == 3 && out.blocks.dim[0] == E &&
+                      out.blocks.dim[1] == N && out.blocks.dim[2] == K / 32 && out.blocks.dim[3] == 16 &&
+                      out.exponents.n_elements() == E * N * (K / 32);
+    if (fits) return out;
+    return invalid(folder.file.path() + ": tensor " + in_quotes(blocks) +
+                       " or its scales are no U8 of MXFP4's blocks of " + std::to_string(E) + " matrices [" +
+                       std::to_string(N) + ", " + std::to_string(K) + "]",
+                   blocks);
+  }
+  ASSIGN_OR_RETURN(out.columns, folder.file.tensor(name));
+  if (is_weight_type(out.columns.dtype) && out.columns.n_elements() == E * N * K) return out;
+  return invalid(folder.file.path() + ": tensor " + in_quotes(name) + " is of a type or size that its place has not",
+                 name);
+}
+
+// The rows of blocks, one matrix after the other.
+std::vector<std::byte> rows_of_blocks(const TurnedExperts& experts, const std::vector<int64_t>& dims) {
+  const int64_t n_blocks = dims[2] / 32, n_rows = experts.blocks.dim[1];
+  std::vector<std::byte> out(static_cast<size_t>(dims[0] * dims[1] * row_bytes(DType::kMXFP4, dims[2])));
+  std::byte* to = out.data();
+  for (int64_t row = 0; row < dims[0] * dims[1]; ++row) {
+    const int64_t from = row / dims[1] * n_rows + row % dims[1] * experts.step + experts.first;
+    for (int64_t b = from * n_blocks; b < (from + 1) * n_blocks; ++b) {
+      const auto* pairs = reinterpret_cast<const uint8_t*>(experts.blocks.data) + b * 16;
+      const auto code = [pairs](int i) { return pairs[i / 2] >> (i % 2 * 4) & 15; };
+      BlockMXFP4 block;
+      block.exponent = static_cast<uint8_t>(experts.exponents.data[b]);
+      for (int i = 0; i < 16; ++i) block.codes[i] = static_cast<uint8_t>(code(i) | code(i + 16) << 4);
+      std::memcpy(to, &block, sizeof block);
+      to += sizeof block;
+    }
+  }
+  return out;
+}
+
+Result<std::vector<float>> turned_values_of(const Folder& folder, const std::string& canonical, int64_t layer,
+                                            const std::vector<int64_t>& dims) {
+  ASSIGN_OR_RETURN(const TurnedExperts experts, turned_experts_of(folder, canonical, layer, dims));
+  const int64_t N = dims[1], K = canonical.ends_with(".bias") ? 1 : dims[2], step = experts.step;
+  std::vector<float> all, out(static_cast<size_t>(dims[0] * N * K));
+  if (experts.blocks.data != nullptr) {
+    const std::vector<std::byte> rows = rows_of_blocks(experts, dims);
+    dequantise_row(DType::kMXFP4, rows.data(), out.data(), std::ssize(out));
+    return out;
+  }
+  all.resize(static_cast<size_t>(experts.columns.n_elements()));
+  dequantise(experts.columns, all.data());
+  auto to = out.begin();
   for (int64_t e = 0; e < dims[0]; ++e) {
     for (int64_t n = 0; n < N; ++n) {
       for (int64_t k = 0; k < K; ++k)
-        out.push_back(all[static_cast<size_t>((e * K + k) * N * step + n * step + first)]);
+        *to++ = all[static_cast<size_t>((e * K + k) * N * step + n * step + experts.first)];
     }
   }
   return out;
 }
 
 // k_b[H, R, plain] or v_b[H, V, R], of a tensor whose rows are of each head `plain` of keys, then V of values.
-Result<std::vector<float>> half_of_kv_b(const ModelFile& folder, bool of_keys, int64_t layer,
+Result<std::vector<float>> half_of_kv_b(const Folder& folder, bool of_keys, int64_t layer,
                                         const std::vector<int64_t>& dims) {
   std::vector<float> all, out;
-  TRY(append(folder, "layers." + std::to_string(layer) + ".self_attn.kv_b_proj.weight", all));
-  const int64_t H = dims[0], R = of_keys ? dims[1] : dims[2], n_rows = std::ssize(all) / R / H;
+  const int64_t H = dims[0], R = of_keys ? dims[1] : dims[2];
+  TRY(append(folder, "layers." + std::to_string(layer) + ".self_attn.kv_b_proj.weight",
+             H * (folder.layer(layer).plain_len + folder.layer(layer).out_len), R, all));
+  const int64_t n_rows = std::ssize(all) / R / H;
   const int64_t plain = of_keys ? dims[2] : n_rows - dims[1];
   const auto at = [&](int64_t h, int64_t row, int64_t r) {
     return all[static_cast<size_t>((h * n_rows + row) * R + r)];
@@ -465,43 +554,64 @@ Result<std::vector<float>> half_of_kv_b(const ModelFile& folder, bool of_keys, i
 }
 
 // Half of the rows of granite 4's gate and up in one.
-Result<std::vector<float>> half_of_gate_up(const ModelFile& folder, bool is_gate, int64_t layer) {
+Result<std::vector<float>> half_of_gate_up(const Folder& folder, bool is_gate, int64_t layer,
+                                           const std::vector<int64_t>& dims) {
   std::vector<float> both;
-  TRY(append(folder, "layers." + std::to_string(layer) + ".shared_mlp.input_linear.weight", both));
+  TRY(append(folder, "layers." + std::to_string(layer) + ".shared_mlp.input_linear.weight", 2 * dims[0], dims[1],
+             both));
   const auto half = both.begin() + std::ssize(both) / 2;
   return is_gate ? std::vector<float>(both.begin(), half) : std::vector<float>(half, both.end());
 }
 
+bool is_half_of_gate_up(const Folder& folder, const std::string& canonical) {
+  if (folder.architecture.folder_name != "granitemoehybrid") return false;
+  return canonical == "blk.{}.ffn_gate.weight" || canonical == "blk.{}.ffn_gate_shexp.weight" ||
+         canonical == "blk.{}.ffn_up.weight" || canonical == "blk.{}.ffn_up_shexp.weight";
+}
+bool is_turned(const Folder& folder, const std::string& canonical) {
+  return folder.architecture.folder_name == "gpt_oss" && canonical.find("_exps.") != std::string::npos;
+}
+
+// Of several rows of the table for `canonical` the one whose tensor the folder has; `missing` becomes a name that it
+// has not. Null: none.
+const WeightName* row_of(const Folder& folder, const std::string& canonical, int64_t layer, std::string& missing) {
+  missing = canonical;
+  for (const WeightName& n : folder.architecture.names) {
+    if (n.canonical != canonical) continue;
+    missing = layer_name(layer_name(n.folder, layer), 0);
+    if (folder.has(folder.full_name(missing))) return &n;
+  }
+  return nullptr;
+}
+
 // What the folder has of it: one tensor, one of each expert, or half of the rows of gate and up in one.
-Result<std::vector<float>> values_of(const ModelFile& folder, const Architecture& architecture,
-                                     const std::string& canonical, int64_t layer, const std::vector<int64_t>& dims) {
+Result<std::vector<float>> values_of(const Folder& folder, const std::string& canonical, int64_t layer,
+                                     const std::vector<int64_t>& dims) {
   std::vector<float> out;
-  if (architecture.folder_name == "gpt_oss" && canonical.find("_exps.") != std::string::npos)
-    return turned_values_of(folder, canonical, layer, dims);
+  if (is_turned(folder, canonical)) return turned_values_of(folder, canonical, layer, dims);
   const bool is_k_b = canonical == "blk.{}.attn_k_b.weight";
   if (is_k_b || canonical == "blk.{}.attn_v_b.weight") return half_of_kv_b(folder, is_k_b, layer, dims);
-  const bool is_shared_gate = canonical == "blk.{}.ffn_gate.weight" || canonical == "blk.{}.ffn_gate_shexp.weight";
-  const bool is_shared_up = canonical == "blk.{}.ffn_up.weight" || canonical == "blk.{}.ffn_up_shexp.weight";
-  if (architecture.folder_name == "granitemoehybrid" && (is_shared_gate || is_shared_up))
-    return half_of_gate_up(folder, is_shared_gate, layer);
-  std::string missing = canonical;
-  for (const WeightName& n : architecture.names) {
-    if (n.canonical != canonical) continue;
-    const std::string name = layer_name(n.folder, layer), first = layer_name(name, 0);
-    missing = first;
-    if (folder.find(folder_prefix(folder, first) + first) == nullptr) continue;
+  if (is_half_of_gate_up(folder, canonical))
+    return half_of_gate_up(folder, canonical.find("_gate") != std::string::npos, layer, dims);
+  std::string missing;
+  if (const WeightName* n = row_of(folder, canonical, layer, missing); n != nullptr) {
+    const std::string name = layer_name(n->folder, layer);
     const bool each = name.find("{}") != std::string::npos;
-    for (int64_t e = 0; e < (each ? dims[0] : 1); ++e) TRY(append(folder, layer_name(name, e), out));
-    if (n.by_head) return parted(folder, out);
-    return n.transposed ? transposed(out, dims[0], dims[1]) : out;
+    const size_t rank = dims.size();
+    int64_t rows = rank < 2 ? 1 : dims[rank - 2], columns = dims.back();
+    if (n->transposed) std::swap(rows, columns);
+    for (int64_t e = 0; e < (each ? dims[0] : 1); ++e) TRY(append(folder, layer_name(name, e), rows, columns, out));
+    if (n->by_head) return parted(folder.config, out);
+    return n->transposed ? transposed(out, dims[0], dims[1]) : out;
   }
   if (canonical == "blk.{}.attn_qkv.weight" || canonical == "blk.{}.attn_gate.weight")
-    return part_of_qkvz(folder, architecture, canonical, layer, dims);
+    return part_of_qkvz(folder, canonical, layer, dims);
   const bool is_gate = canonical == "blk.{}.ffn_gate_exps.weight";
-  if (!is_gate && canonical != "blk.{}.ffn_up_exps.weight") return invalid(folder.path() + " has no tensor " + missing);
+  if (!is_gate && canonical != "blk.{}.ffn_up_exps.weight")
+    return invalid(folder.file.path() + " has no tensor " + missing);
   const int64_t n = dims[1] * dims[2];
-  ASSIGN_OR_RETURN(const std::vector<float> both, values_of(folder, architecture, "blk.{}.ffn_gate_up_exps.weight",
-                                                            layer, {dims[0], 2 * dims[1], dims[2]}));
+  ASSIGN_OR_RETURN(const std::vector<float> both,
+                   values_of(folder, "blk.{}.ffn_gate_up_exps.weight", layer, {dims[0], 2 * dims[1], dims[2]}));
   for (int64_t e = 0; e < dims[0]; ++e) {
     const auto half = both.begin() + (2 * e + (is_gate ? 0 : 1)) * n;
     out.insert(out.end(), half, half + n);
@@ -751,29 +861,39 @@ ModelConfig gguf_config_of(const ModelConfig& of_folder) {
   return config;
 }
 
-Result<std::vector<float>> gguf_values(const ModelFile& folder, const ModelConfig& config, const TensorSpec& spec) {
-  ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(folder));
+namespace {
+
+// "blk.3.attn_q.weight": "blk.{}.attn_q.weight", of layer 3.
+std::string pattern_of(const std::string& name, int64_t& layer) {
+  layer = 0;
+  if (!name.starts_with("blk.")) return name;
+  const size_t end = name.find('.', 4);
+  layer = std::stoll(name.substr(4, end - 4));
+  return "blk.{}" + name.substr(end);
+}
+
+}  // namespace
+
+Result<std::vector<float>> gguf_values(const ModelFile& file, const QuantRecipe& recipe, const ModelConfig& config,
+                                       const TensorSpec& spec) {
+  ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(file));
+  const Folder folder = {file, recipe, *architecture, config};
   int64_t layer = 0;
-  std::string pattern = spec.name;
-  if (pattern.starts_with("blk.")) {
-    const size_t end = pattern.find('.', 4);
-    layer = std::stoll(pattern.substr(4, end - 4));
-    pattern = "blk.{}" + pattern.substr(end);
-  }
+  std::string pattern = pattern_of(spec.name, layer);
   if (pattern == "token_embd_norm.weight" && !config.is_encoder() && !config.embedding_norm)
     pattern = "output_norm.weight";
   const bool is_q_norm = pattern == "blk.{}.attn_q_norm.weight";
   if (config.query_norm != 0 && (is_q_norm || pattern == "blk.{}.attn_k_norm.weight"))
     return std::vector<float>(static_cast<size_t>(spec.dims[0]), is_q_norm ? config.query_norm : 1.0f);
   if (config.attention_gate && pattern == "blk.{}.post_attention_norm.weight") pattern = "blk.{}.ffn_norm.weight";
-  ASSIGN_OR_RETURN(std::vector<float> values, values_of(folder, *architecture, pattern, layer, spec.dims));
+  ASSIGN_OR_RETURN(std::vector<float> values, values_of(folder, pattern, layer, spec.dims));
   int64_t n = 1;
   for (const int64_t dim : spec.dims) n *= dim;
   if (std::ssize(values) != n) {
-    return invalid(folder.path() + ": what becomes " + in_quotes(spec.name) + " has " + std::to_string(values.size()) +
+    return invalid(file.path() + ": what becomes " + in_quotes(spec.name) + " has " + std::to_string(values.size()) +
                    " elements; expected " + std::to_string(n));
   }
-  const LayerConfig& of = config.layers[static_cast<size_t>(layer)];
+  const LayerConfig& of = folder.layer(layer);
   if (gguf_architecture(config) == "falcon-h1") fold_multipliers(config, pattern, of, spec.dims, values);
   if (pattern == "blk.{}.ssm_a") {
     for (float& v : values) v = -math::exp(v);
@@ -785,6 +905,71 @@ Result<std::vector<float>> gguf_values(const ModelFile& folder, const ModelConfi
   }
   order_heads(config, of, pattern, spec.dims.size() == 2 ? spec.dims[1] : 1, values);
   return values;
+}
+
+std::string folder_tensor_of(const ModelFile& file, const QuantRecipe& recipe, const Architecture& architecture,
+                             const ModelConfig& config, const std::string& name) {
+  const Folder folder = {file, recipe, architecture, config};
+  int64_t layer = 0;
+  const std::string pattern = pattern_of(name, layer);
+  if (is_turned(folder, pattern) || is_half_of_gate_up(folder, pattern)) return {};
+  std::string missing;
+  const WeightName* row = row_of(folder, pattern, layer, missing);
+  if (row == nullptr || row->transposed || row->by_head) return {};
+  const std::string own = layer_name(row->folder, layer);
+  return own.find("{}") != std::string::npos ? std::string() : folder.full_name(own);
+}
+
+Result<std::optional<GgufCodes>> gguf_codes(const ModelFile& file, const QuantRecipe& recipe, const ModelConfig& config,
+                                            const TensorSpec& spec, bool with_rows) {
+  std::optional<GgufCodes> none;
+  const bool is_matrix = spec.kind == TensorSpec::Kind::kMatrix || spec.kind == TensorSpec::Kind::kEmbedding;
+  if (recipe.method == QuantMethod::kNone || !is_matrix || spec.dims.size() < 2) return none;
+  ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(file));
+  const Folder folder = {file, recipe, *architecture, config};
+  int64_t layer = 0;
+  const std::string pattern = pattern_of(spec.name, layer);
+  GgufCodes out = {.dtype = DType::kMXFP4};
+  if (is_turned(folder, pattern)) {
+    ASSIGN_OR_RETURN(const TurnedExperts experts, turned_experts_of(folder, pattern, layer, spec.dims));
+    if (experts.blocks.data == nullptr) return none;
+    if (with_rows) out.rows = rows_of_blocks(experts, spec.dims);
+    return std::optional(std::move(out));
+  }
+  // Values that GGUF multiplies, turns or takes from parts of a tensor.
+  const LayerConfig& of = folder.layer(layer);
+  const bool is_output = of.recurrence == Recurrence::kDeltaNet && pattern == "blk.{}.ssm_out.weight";
+  const bool is_of_kv_b = pattern == "blk.{}.attn_k_b.weight" || pattern == "blk.{}.attn_v_b.weight";
+  if (gguf_architecture(config) == "falcon-h1" || is_output || is_of_kv_b || is_half_of_gate_up(folder, pattern))
+    return none;
+  std::string missing;
+  const WeightName* row = row_of(folder, pattern, layer, missing);
+  if (row == nullptr || row->transposed) return none;
+  const int64_t N = spec.dims[spec.dims.size() - 2], K = spec.dims.back();
+  const bool each = spec.dims.size() == 3;
+  // The folder's rows in GGUF's order, by their numbers.
+  std::vector<float> order(static_cast<size_t>(N));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<float>(i);
+  if (row->by_head) order = parted(config, order);
+  if (of.recurrence == Recurrence::kDeltaNet) to_gguf_order(config, of.delta, pattern, {N, 1}, order);
+  order_heads(config, of, pattern, 1, order);
+  for (int64_t e = 0; e < (each ? spec.dims[0] : 1); ++e) {
+    const std::string name = folder.full_name(layer_name(layer_name(row->folder, layer), e));
+    if (!QuantisedMatrix::is_in(file, recipe, name)) return none;
+    ASSIGN_OR_RETURN(const QuantisedMatrix matrix, QuantisedMatrix::find(file, recipe, name, N, K));
+    if (e > 0 && matrix.dtype() != out.dtype) return none;
+    out.dtype = matrix.dtype();
+    if (!with_rows) continue;
+    const int64_t n_bytes = row_bytes(out.dtype, K);
+    std::vector<std::byte> rows(static_cast<size_t>(N * n_bytes));
+    for (int64_t n = 0; n < N; n += kRowsAtOnce)
+      matrix.rows(n, std::min(N, n + kRowsAtOnce), rows.data() + n * n_bytes);
+    for (const float from : order) {
+      const auto at = rows.begin() + static_cast<int64_t>(from) * n_bytes;
+      out.rows.insert(out.rows.end(), at, at + n_bytes);
+    }
+  }
+  return std::optional(std::move(out));
 }
 
 std::vector<float> part_of_qkvz(const DeltaHeads& heads, const std::vector<float>& all, int64_t columns, bool is_z) {

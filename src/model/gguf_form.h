@@ -3,11 +3,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "format/model_file.h"
+#include "format/quant_recipe.h"
+#include "model/arch/architecture.h"
 #include "model/config.h"
 
 namespace ibid {
@@ -45,8 +48,25 @@ std::map<std::string, std::vector<float>> rope_vectors_of(const ModelConfig& con
 ModelConfig gguf_config_of(const ModelConfig& of_folder);
 
 // The values of a folder's tensor as GGUF has them, in floats: q and k rows in GGUF's order, norms with their offset.
-// An error is a sentence about the folder.
-Result<std::vector<float>> gguf_values(const ModelFile& folder, const ModelConfig& config, const TensorSpec& spec);
+// Of a quantised folder the values of its codes: those of the rows that the folder is read as
+// (format/quantised_matrix.h). `recipe`, as read_quant_recipe reads it. An error is a sentence about the folder.
+Result<std::vector<float>> gguf_values(const ModelFile& folder, const QuantRecipe& recipe, const ModelConfig& config,
+                                       const TensorSpec& spec);
+
+// The folder's tensor that is the whole of what GGUF calls `name`, in the same order of rows or not; empty: it has
+// none, or several, or its rows or columns are others.
+std::string folder_tensor_of(const ModelFile& folder, const QuantRecipe& recipe, const Architecture& architecture,
+                             const ModelConfig& config, const std::string& name);
+
+// A quantised matrix, or those of all experts, as rows of the type that it is read as, in GGUF's order: the very
+// values.
+struct GgufCodes {
+  DType dtype = DType::kF32;
+  std::vector<std::byte> rows;  // empty without `with_rows`
+};
+// None: the folder has it in floats, or GGUF's rows are not the folder's, as where columns lie elsewhere.
+Result<std::optional<GgufCodes>> gguf_codes(const ModelFile& folder, const QuantRecipe& recipe,
+                                            const ModelConfig& config, const TensorSpec& spec, bool with_rows);
 
 // Rows of q, k and v, or of z, of rows that are of each key head its query, key, values and z, of `columns` each.
 std::vector<float> part_of_qkvz(const DeltaHeads& heads, const std::vector<float>& all, int64_t columns, bool is_z);

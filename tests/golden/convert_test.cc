@@ -3,16 +3,23 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
+#include <tuple>
 
+#include "base/sha256.h"
+#include "format/quantised_matrix.h"
 #include "model/testing/loaded_model.h"
 #include "model/tokenizer_of_model.h"
 #include "source_paths.h"
 #include "temp_folder.h"
+#include "tensor/dequantise.h"
 #include "text/tokenizer/json_vocabulary.h"
 
 namespace ibid {
@@ -148,7 +155,8 @@ TEST_P(ConvertOf, AFolderGivesTheLogitsAndTheTokensOfTheFolder) {
 INSTANTIATE_TEST_SUITE_P(Goldens, ConvertOf,
                          ::testing::Values("llama", "llama_tied", "llama3_rope", "qwen2", "qwen3", "gemma2", "gemma3",
                                            "gemma4", "qwen3moe", "qwen2moe", "mixtral", "olmoe", "phi3", "smollm3",
-                                           "olmo2", "glm4", "lfm2", "qwen3next", "qwen35", "gpt_oss", "deepseek_v2"),
+                                           "olmo2", "glm4", "lfm2", "qwen3next", "qwen35", "gpt_oss", "deepseek_v2",
+                                           "seed_oss", "glm4moe", "hy_v3"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_F(Convert, AFileDoesNotDependOnThreads) {
@@ -193,10 +201,218 @@ TEST_F(Convert, WhatItCannotWriteIsNamedAndLeavesNoFile) {
   refused("");
 }
 
-TEST_F(Convert, AQuantisedFolderIsRefused) {
-  const auto made = convert(*open(source_dir() + "/tests/golden/quantised/awq4"), temp_.path("made.gguf"), {}, team_);
+std::vector<float> values_of(const ModelFile& file, const std::string& name) {
+  const TensorInfo* info = file.find(name);
+  EXPECT_NE(info, nullptr) << name;
+  if (info == nullptr) return {};
+  std::vector<float> values(static_cast<size_t>(info->view.n_elements()));
+  dequantise(info->view, values.data());
+  return values;
+}
+
+// What llama.cpp's converter writes of the same folders (bench/compare_tensors.py): names, shapes and bits.
+TEST_F(Convert, TheTensorsAreThoseOfTheFieldsConverter) {
+  std::ifstream lines(source_dir() + "/tests/golden/converted.txt");
+  std::string golden, digest;
+  int n = 0;
+  for (; lines >> golden >> digest; ++n) {
+    const std::string to = temp_.path("made.gguf");
+    const auto made = convert(*open(source_dir() + "/tests/golden/" + golden), to,
+                              {.types = TypeRules{.mix = QuantMix::kF32}}, team_);
+    ASSERT_TRUE(made) << golden << ": " << made.error().message;
+    const std::shared_ptr<const ModelFile> file = open(to);
+    std::map<std::string, TensorView> sorted;
+    for (const TensorInfo& t : file->tensors()) sorted[t.name] = t.view;
+    std::string all;
+    for (const auto& [name, view] : sorted) {
+      all += name;
+      for (int i = 0; i < view.rank; ++i) all += " " + std::to_string(view.dim[static_cast<size_t>(i)]);
+      all += "\n";
+      all.append(reinterpret_cast<const char*>(view.data), static_cast<size_t>(view.n_elements()) * sizeof(float));
+    }
+    EXPECT_EQ(sha256_hex(all), digest) << golden;
+  }
+  EXPECT_GE(n, 40);
+}
+
+// Every one of tests/golden/quantised: the file has the very values that the folder is read as, whether its codes are
+// kept or become floats.
+TEST_F(Convert, AQuantisedFoldersMatricesKeepTheirValues) {
+  const std::map<std::string, std::string> of_folder = {
+      {"attn_v.weight", "self_attn.v_proj.weight"}, {"attn_output.weight", "self_attn.o_proj.weight"},
+      {"ffn_gate.weight", "mlp.gate_proj.weight"},  {"ffn_up.weight", "mlp.up_proj.weight"},
+      {"ffn_down.weight", "mlp.down_proj.weight"},  {"attn_q.weight", "self_attn.q_proj.weight"},
+      {"attn_k.weight", "self_attn.k_proj.weight"}};
+  int n_folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/tests/golden/quantised")) {
+    if (!entry.is_directory()) continue;
+    const std::string name = entry.path().filename();
+    const std::shared_ptr<const ModelFile> folder = open(entry.path());
+    const std::string kept = temp_.path("kept.gguf"), floats = temp_.path("floats.gguf");
+    const auto made = convert(*folder, kept, {}, team_);
+    ASSERT_TRUE(made) << name << ": " << made.error().message;
+    EXPECT_EQ(made->n_kept, 7) << name;
+    EXPECT_EQ(made->n_left_out, 0) << name;
+    const auto in_floats = convert(*folder, floats, {.types = TypeRules{.mix = QuantMix::kF32}}, team_);
+    ASSERT_TRUE(in_floats) << name << ": " << in_floats.error().message;
+    const std::shared_ptr<const ModelFile> a = open(kept), b = open(floats);
+    const QuantRecipe recipe = read_quant_recipe(*folder).value();
+    for (const auto& [gguf, canonical] : of_folder) {
+      const TensorView v = a->tensor("blk.0." + gguf).value();
+      const int64_t N = v.dim[0], K = v.dim[1];
+      const auto matrix = QuantisedMatrix::find(*folder, recipe, "model.layers.0." + canonical, N, K);
+      ASSERT_TRUE(matrix) << name << matrix.error().message;
+      EXPECT_EQ(v.dtype, matrix->dtype()) << name << gguf;
+      std::vector<std::byte> rows(static_cast<size_t>(N * row_bytes(v.dtype, K)));
+      matrix->rows(0, N, rows.data());
+      std::vector<float> want(static_cast<size_t>(N * K));
+      dequantise(TensorView(rows.data(), v.dtype, {N, K}), want.data());
+      if (gguf == "attn_q.weight" || gguf == "attn_k.weight") {  // pairs that turn lie side by side
+        const std::vector<float> was = want;
+        for (int64_t n = 0; n < N; ++n) {
+          const int64_t from = n / 16 * 16 + n % 2 * 8 + n % 16 / 2;
+          std::copy_n(was.begin() + from * K, K, want.begin() + n * K);
+        }
+      }
+      EXPECT_EQ(values_of(*a, "blk.0." + gguf), want) << name << " " << gguf;
+      EXPECT_EQ(values_of(*b, "blk.0." + gguf), want) << name << " " << gguf;
+    }
+    LoadedModel of_kept(a);
+    ASSERT_NE(of_kept.model, nullptr) << name;
+    ++n_folders;
+  }
+  EXPECT_EQ(n_folders, 32);
+}
+
+TEST_F(Convert, AQuantisedFolderIsQuantisedAgainOnlyWhereThatIsAskedFor) {
+  const std::shared_ptr<const ModelFile> folder = open(source_dir() + "/tests/golden/quantised/awq4");
+  const std::string to = temp_.path("made.gguf");
+  const TypeRules q8_0 = {.mix = QuantMix::kQ8_0};
+  const auto made = convert(*folder, to, {.types = q8_0}, team_);
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("is quantised already"), std::string::npos) << made.error().message;
+  EXPECT_FALSE(std::filesystem::exists(to));
+  const auto again = convert(*folder, to, {.types = q8_0, .requantises = true}, team_);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(open(to)->tensor("blk.0.attn_v.weight").value().dtype, DType::kQ8_0);
+  EXPECT_EQ(again->n_kept, 0);
+  // The type that it has already is no other.
+  const auto same = convert(*folder, to, {.types = TypeRules{.mix = QuantMix::kQ5_0}}, team_);
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_EQ(same->n_kept, 7);
+}
+
+// A folder of gpt-oss with experts of MXFP4: the file's codes are the folder's, gate and up apart.
+TEST_F(Convert, ExpertsOfMxfp4KeepTheirCodes) {
+  const std::shared_ptr<const ModelFile> plain = open(source_dir() + "/tests/golden/gpt_oss");
+  ModelFile::Parts parts;
+  parts.container = Container::kSafetensors;
+  parts.path = "folder";
+  parts.metadata = plain->metadata();
+  parts.metadata["intermediate_size"] = int64_t{32};  // whole blocks
+  parts.quant_recipe_json = R"({"quant_method":"mxfp4"})";
+  static float zeros[1024];
+  uint32_t state = 1;
+  const auto add = [&](const std::string& name, std::initializer_list<int64_t> dims, int least, int range) {
+    const TensorView shape(nullptr, DType::kI8, dims);
+    auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(shape.n_elements()));
+    for (int64_t i = 0; i < shape.n_elements(); ++i)
+      bytes[static_cast<size_t>(i)] =
+          static_cast<std::byte>(least + (state = state * 1664525 + 1013904223) / 65536 % static_cast<uint32_t>(range));
+    parts.tensors.push_back({name, TensorView(bytes.get(), DType::kI8, dims)});
+    parts.copies.push_back(std::move(bytes));
+  };
+  for (const TensorInfo& t : plain->tensors()) {
+    const bool is_both = t.name.ends_with("experts.gate_up_proj");
+    if (t.name.ends_with("experts.gate_up_proj_bias")) {
+      parts.tensors.push_back({t.name, TensorView(zeros, DType::kF32, {t.view.dim[0], 64})});
+    } else if (is_both || t.name.ends_with("experts.down_proj")) {
+      const int64_t E = t.view.dim[0], C = is_both ? t.view.dim[1] : t.view.dim[2], N = is_both ? 64 : C;
+      add(t.name + "_blocks", {E, N, is_both ? C / 32 : 1, 16}, 0, 256);
+      add(t.name + "_scales", {E, N, is_both ? C / 32 : 1}, 118, 6);
+    } else {
+      parts.tensors.push_back(t);
+    }
+  }
+  const ModelFile folder(std::move(parts));
+  const auto made = convert(folder, temp_.path("made.gguf"), {}, team_);
+  ASSERT_TRUE(made) << made.error().message;
+  const auto in_floats = convert(folder, temp_.path("floats.gguf"), {.types = TypeRules{.mix = QuantMix::kF32}}, team_);
+  ASSERT_TRUE(in_floats) << in_floats.error().message;
+  const std::shared_ptr<const ModelFile> a = open(temp_.path("made.gguf")), b = open(temp_.path("floats.gguf"));
+  const float e2m1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  for (const auto& [gguf, own, first, step] : {std::tuple("ffn_gate_exps", "gate_up_proj", 0, 2),
+                                               {"ffn_up_exps", "gate_up_proj", 1, 2},
+                                               {"ffn_down_exps", "down_proj", 0, 1}}) {
+    const std::string name = std::string("blk.0.") + gguf + ".weight",
+                      from = std::string("model.layers.0.mlp.experts.") + own;
+    const TensorView v = a->tensor(name).value(), blocks = folder.tensor(from + "_blocks").value(),
+                     scales = folder.tensor(from + "_scales").value();
+    EXPECT_EQ(v.dtype, DType::kMXFP4);
+    const int64_t N = v.dim[1], K = v.dim[2];
+    std::vector<float> want(static_cast<size_t>(v.n_elements()));
+    for (int64_t i = 0; i < std::ssize(want); ++i) {
+      const int64_t e = i / (N * K), row = e * N * step + i / K % N * step + first, k = i % K;
+      const int byte = static_cast<int>(blocks.data[(row * K + k) / 2]), code = byte >> (k % 2 * 4) & 15;
+      const int exponent = static_cast<int>(scales.data[row * (K / 32) + k / 32]) - 127;
+      want[static_cast<size_t>(i)] = std::ldexp(code < 8 ? e2m1[code] : -e2m1[code - 8], exponent);
+    }
+    EXPECT_EQ(values_of(*a, name), want) << name;
+    EXPECT_EQ(values_of(*b, name), want) << name;
+  }
+}
+
+// Folders that lie end in a sentence, and no file appears.
+TEST_F(Convert, AQuantisedFolderThatLiesIsNamed) {
+  const std::shared_ptr<const ModelFile> folder = open(source_dir() + "/tests/golden/quantised/ct4");
+  const std::string q = "model.layers.0.self_attn.q_proj.weight", to = temp_.path("made.gguf");
+  using Change = std::function<void(ModelFile::Parts&, TensorInfo&)>;
+  const std::tuple<const char*, std::string, Change> changes[] = {
+      {"no scale", "_scale",
+       [](auto& parts, auto& t) { std::erase_if(parts.tensors, [&](auto& x) { return x.name == t.name; }); }},
+      {"a scale for too few rows", "_scale",
+       [](auto&, auto& t) {
+         t.view = TensorView(t.view.data, t.view.dtype, {1, 2});
+       }},
+      {"codes of another matrix", "_packed",
+       [](auto&, auto& t) {
+         t.view = TensorView(t.view.data, t.view.dtype, {32, 8});
+       }},
+      {"another shape", "_shape",
+       [](auto&, auto& t) {
+         t.view.data = t.view.data + 8;
+         t.view = TensorView(t.view.data, t.view.dtype, {1});
+       }},
+      {"an infinite scale", "_scale",
+       [](auto&, auto& t) {
+         std::memset(t.view.data, 0x7f, t.bytes());
+         std::memset(t.view.data, 0x80, 1);
+       }},
+  };
+  for (const auto& [what, end, change] : changes) {
+    ModelFile::Parts parts;
+    parts.container = Container::kSafetensors;
+    parts.path = "folder";
+    parts.metadata = folder->metadata();
+    parts.quant_recipe_json = folder->quant_recipe_json();
+    for (const TensorInfo& t : folder->tensors()) {
+      auto copy = std::make_unique<std::byte[]>(t.bytes());
+      std::memcpy(copy.get(), t.view.data, t.bytes());
+      parts.tensors.push_back(t);
+      parts.tensors.back().view.data = copy.get();
+      parts.copies.push_back(std::move(copy));
+    }
+    for (size_t i = 0; i < parts.tensors.size(); ++i) {
+      if (parts.tensors[i].name != q + end) continue;
+      change(parts, parts.tensors[i]);
+      break;
+    }
+    const auto made = convert(ModelFile(std::move(parts)), to, {}, team_);
+    ASSERT_FALSE(made) << what;
+    const std::string& why = made.error().message;
+    EXPECT_TRUE(why.find("q_proj") != why.npos || why.find("attn_q") != why.npos) << what << ": " << why;
+    EXPECT_FALSE(std::filesystem::exists(to)) << what;
+  }
 }
 
 TEST_F(Convert, ADryRunWritesNothingAndShardsAreOneModel) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/options/options.h"
@@ -31,7 +32,17 @@ struct QuantizeOptions {
   bool dry_run = false;
   bool force = false;
   std::string imatrix;  // a file of `ibid imatrix`; empty: none
+  // Of folders, types w4a16 and w8a16 (model/quantise_folder.h).
+  int64_t group_len = 128;
+  std::string search = "none";  // or gptq, awq
+  std::string file;             // the text of a search; "-": standard input
+  int64_t chunk_len = 512;
+  int64_t n_chunks = 64;  // the first so many; 0: all
+  double damp = 0.01;
+  bool act_order = false;
 };
+// "w4a16", "w8a16": 4, 8; other types: 0.
+int folder_bits(std::string_view type);
 
 struct ImatrixOptions {
   ModelArgs model;
@@ -46,6 +57,7 @@ struct ImatrixOptions {
 
 int convert(const ConvertOptions& options);
 int quantize(const QuantizeOptions& options);
+int quantise_folder(const QuantizeOptions& options);  // those whose type has folder_bits()
 int imatrix(const ImatrixOptions& options);
 
 }  // namespace ibid::cli

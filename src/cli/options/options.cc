@@ -1,6 +1,7 @@
 #include "cli/options/options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -179,7 +180,7 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   c->add_option("IN", v.in, "folder with config.json, tokenizer.json and *.safetensors, or hf:user/repo")->required();
   c->add_option("-o,--outfile", v.out, "file to write")->type_name("FILE");
   add_read(c, "--type,--outtype", v.type, "TYPE", v.type,
-           "type of the matrices, as in ibid quantize; auto: f16 of F16, else bf16",
+           "type of the matrices, as in ibid quantize; auto: f16 of F16, else bf16, quantized ones as they are",
            [known_mix](std::string_view name) -> Result<std::string> {
              return name == "auto" ? Result<std::string>(std::string(name)) : known_mix(name);
            });
@@ -191,10 +192,16 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   on_parse(c, exit_code, v, convert);
 
   QuantizeOptions& q = all.quantize;
-  c = app.add_subcommand("quantize", "quantize a model to a GGUF file");
+  c = app.add_subcommand("quantize", "quantize a model to a GGUF file or a folder");
   c->add_option("IN", q.in, ".gguf file, folder, alias (ibid models), or hf:user/repo:FILE")->required();
-  c->add_option("OUT", q.out, "file to write");
-  add_read(c, "--type,TYPE", q.type, "TYPE", q.type, "type of the matrices, as llama.cpp names mixtures", known_mix);
+  c->add_option("OUT", q.out, "file to write; with w4a16 and w8a16 a folder");
+  add_read(c, "--type,TYPE", q.type, "TYPE", q.type,
+           "type of the matrices, as llama.cpp names mixtures; w4a16, w8a16: a compressed-tensors folder",
+           [known_mix](std::string_view name) -> Result<std::string> {
+             if (folder_bits(name) > 0) return std::string(name);
+             const auto known = known_mix(name);
+             return known ? known : invalid(known.error().message + ", w4a16, w8a16");
+           });
   add_whole(c, "-t,--threads,THREADS", q.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
   const auto target = [](std::string_view name) -> Result<std::string> {
     const auto dtype = read_target_type(name);
@@ -221,9 +228,28 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   add_whole(c, "--kv-heads", q.kv_heads, 0, 4096, "average key and value heads into N groups; 0: keep them");
   c->add_flag("--force", q.force, "overwrite an existing file");
   c->add_option("--imatrix", q.imatrix, "weigh errors by this file of ibid imatrix")->type_name("FILE");
+  add_whole(c, "--group-size", q.group_len, 32, 1 << 20, "of folders: inputs that share a scale, a multiple of 32");
+  add_read(c, "--search", q.search, "none|gptq|awq", q.search, "of folders: how codes are found, by a text's inputs",
+           [](std::string_view name) -> Result<std::string> {
+             if (name == "none" || name == "gptq" || name == "awq") return std::string(name);
+             return invalid("unknown value '" + std::string(name) + "'; expected none, gptq or awq");
+           });
+  c->add_option("-f,--file", q.file, "the text of a search ('-': standard input)")->type_name("FILE");
+  add_whole(c, "--chunk-size", q.chunk_len, 2, 1 << 20, "tokens of a chunk of the text");
+  add_whole(c, "--chunks", q.n_chunks, 0, 1 << 24, "use only the first N chunks; 0: all");
+  add_read(c, "--damp", q.damp, "X", "0.01", "of gptq: this share of the inputs' mean square is added to each",
+           [](std::string_view text) -> Result<double> {
+             double value = 0;
+             const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+             const bool is_number = wrong == std::errc() && end == text.data() + text.size();
+             if (is_number && value >= 0 && value <= 100) return value;
+             return invalid("expected a number from 0 to 100");
+           });
+  c->add_flag("--act-order", q.act_order, "of gptq: inputs with large squares first");
   c->footer(
       "Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m\n"
-      "  ibid quantize Qwen3-0.6B out.gguf q5_k_m --tensor-type attn_v=q8_0 --dry-run");
+      "  ibid quantize Qwen3-0.6B out.gguf q5_k_m --tensor-type attn_v=q8_0 --dry-run\n"
+      "  ibid quantize Qwen3-0.6B Qwen3-0.6B-W4A16 w4a16 --search gptq -f text.txt");
   on_parse(c, exit_code, q, quantize);
 
   ImatrixOptions& i = all.imatrix;

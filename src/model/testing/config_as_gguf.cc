@@ -22,7 +22,7 @@ Result<ModelFile> as_gguf(const ModelFile& folder) {
     parts.copies.push_back(std::move(copy));
   };
   for (const TensorSpec& spec : tensors_of(config)) {
-    ASSIGN_OR_RETURN(const std::vector<float> values, gguf_values(folder, own, spec));
+    ASSIGN_OR_RETURN(const std::vector<float> values, gguf_values(folder, {}, own, spec));
     add(spec.name, values, spec.dims);
   }
   for (const auto& [name, values] : rope_vectors_of(config)) add(name, values, {static_cast<int64_t>(values.size())});
