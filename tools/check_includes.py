@@ -47,6 +47,7 @@ WALLS = {
 # A folder's subfolders are its own: others see what lies in the folder itself. Except these, each for a reason.
 OPEN_SUBFOLDERS = {
     "model/testing",  # tiny models with known answers: the selftest's, too
+    "model/vision",   # towers, beside the models: what requests show goes through them
 }
 NO_SYSTEM_HEADERS = {
     "engine": re.compile(r"boost/(beast|asio|json)|sys/socket"),
