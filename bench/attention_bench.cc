@@ -34,7 +34,7 @@ struct Cache {
   Buffer cells;
   std::vector<BlockId> table;
 
-  Cache(const Shape& shape, DType dtype, int32_t block_len, int32_t len) {
+  Cache(const Shape& shape, KvTypes dtype, int32_t block_len, int32_t len) {
     const int32_t n_blocks = (len + block_len - 1) / block_len;
     const KvGeometry geometry = {.n_kv_heads = shape.kv_heads, .key_len = shape.head_len, .value_len = shape.head_len};
     const std::vector<KvLayout> layouts(static_cast<size_t>(shape.layers), KvLayout{geometry, dtype, block_len});
@@ -45,23 +45,24 @@ struct Cache {
     std::mt19937 random(1);
     for (int32_t b = 0; b < n_blocks; ++b) table.push_back(BlockId{b});
     std::shuffle(table.begin(), table.end(), random);
-    const int64_t size = dtype == DType::kF32 ? 4 : 2;  // of codes two at a time, and scales
+    const bool is_f32 = dtype == KvTypes(KvType::kF32), is_bf16 = dtype == KvTypes(KvType::kBF16);
+    const int64_t size = is_f32 ? 4 : 2;  // of codes two or four at a time, and scales
     for (int64_t i = 0; i < n_bytes / size; ++i) {
       const float value = static_cast<float>(random() % 1024) / 1024.0f - 0.5f;
       uint32_t bits;
       std::memcpy(&bits, &value, 4);
-      if (dtype == DType::kF32) {
+      if (is_f32) {
         reinterpret_cast<float*>(memory)[i] = value;
       } else {
         // The sign and a small exponent of either format.
-        const uint32_t half = dtype == DType::kBF16 ? bits >> 16 : (bits >> 16 & 0x8000) | 0x3000 | (random() & 0x7ff);
+        const uint32_t half = is_bf16 ? bits >> 16 : (bits >> 16 & 0x8000) | 0x3000 | (random() & 0x7ff);
         reinterpret_cast<uint16_t*>(memory)[i] = static_cast<uint16_t>(half);
       }
     }
   }
 };
 
-void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t begin, int32_t n, double bandwidth,
+void run(Stream& s, const Shape& shape, KvTypes dtype, int32_t block_len, int32_t begin, int32_t n, double bandwidth,
          double rate) {
   const int32_t len = begin + n;
   Cache cache(shape, dtype, block_len, len);
@@ -93,8 +94,8 @@ void run(Stream& s, const Shape& shape, DType dtype, int32_t block_len, int32_t 
   for (int32_t p : positions) pairs += p + 1;
   const double operations = pairs * 4.0 * shape.heads * shape.head_len * layers;
   const double bytes = static_cast<double>(cache.layers[0].layer_bytes) * cache.table.size() * layers;
-  std::printf("%-12s %-5s B%-3d %-8s %6d  %9.3f ms  %7.1f GFLOP/s %5.1f %%  %7.1f GB/s %5.1f %%\n", shape.name,
-              std::string(traits(dtype).name).c_str(), block_len,
+  std::printf("%-12s %-7s B%-3d %-8s %6d  %9.3f ms  %7.1f GFLOP/s %5.1f %%  %7.1f GB/s %5.1f %%\n", shape.name,
+              dtype.name().c_str(), block_len,
               n == 1          ? "decode"
               : n <= kFewRows ? ("rows " + std::to_string(n)).c_str()
                               : "prefill",
@@ -127,9 +128,11 @@ int main(int argc, char** argv) {
       for (int32_t len : {1024, 4096}) run(s, shape, DType::kF16, 16, len - n, n, bandwidth, rate);
     }
     for (int32_t len : {512, 2048}) run(s, shape, DType::kF16, 16, 0, len, bandwidth, rate);
-    for (int32_t len : {1024, 4096, 16384}) run(s, shape, DType::kI8, 16, len - 1, 1, bandwidth, rate);
-    run(s, shape, DType::kI8, 16, 4096 - 4, 4, bandwidth, rate);
-    run(s, shape, DType::kI8, 16, 0, 2048, bandwidth, rate);
+    for (const KvTypes codes : {KvTypes(KvType::kI8), KvTypes(KvType::kI8, KvType::kI4), KvTypes(KvType::kI4)}) {
+      for (int32_t len : {1024, 4096, 16384}) run(s, shape, codes, 16, len - 1, 1, bandwidth, rate);
+      run(s, shape, codes, 16, 4096 - 4, 4, bandwidth, rate);
+      run(s, shape, codes, 16, 0, 2048, bandwidth, rate);
+    }
   }
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (int32_t block_len : {8, 32}) {

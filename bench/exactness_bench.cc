@@ -185,7 +185,7 @@ void attention(Prices& prices, Stream& s, int32_t begin, int32_t n) {
   constexpr int32_t kHeads = 9, kKvHeads = 3, kHeadLen = 64, kBlockLen = 16, kWidth = kHeads * kHeadLen;
   const int32_t len = begin + n;
   PagedKv kv;
-  kv.dtype = DType::kF16;
+  kv.dtype = KvType::kF16;
   kv.block_len = kBlockLen;
   kv.n_kv_heads = kKvHeads;
   kv.key_len = kv.value_len = kHeadLen;
@@ -239,7 +239,7 @@ void attention(Prices& prices, Stream& s, int32_t begin, int32_t n) {
                               t.block_bytes = kv.block_bytes;
                               t.blocks = reinterpret_cast<const int32_t*>(table.data());
                               t.block_len = kBlockLen;
-                              t.format = cpu::KvFormat::kF16;
+                              t.key_format = t.value_format = cpu::KvFormat::kF16;
                               t.scale = params.scale;
                               variant.run(t);
                             });

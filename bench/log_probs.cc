@@ -27,7 +27,7 @@ int fail(const std::string& message) {
 }
 
 int run(const Arguments& arguments) {
-  const auto kv_dtype = dtype_from_name(arguments.kv_dtype);
+  const auto kv_dtype = kv_types_from_name(arguments.kv_dtype);
   if (!kv_dtype) return fail("unknown KV dtype " + arguments.kv_dtype);
   std::ifstream in(arguments.files[1], std::ios::binary);
   std::vector<TokenId> tokens;

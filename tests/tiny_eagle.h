@@ -21,7 +21,7 @@ namespace ibid::testing {
 
 // Room for the sequences of a test, and lossless KV.
 inline constexpr EagleSizes kTinyEagleSizes = {
-    .n_sequences = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = DType::kF32, .context_len = 128, .step_tokens = 32};
+    .n_sequences = 24, .n_tokens = 32, .n_blocks = 8, .kv_dtype = KvType::kF32, .context_len = 128, .step_tokens = 32};
 
 struct TinyEagle {
   int64_t width = 0, vocab_size = 0;  // the target's

@@ -35,9 +35,9 @@ IBID_INLINE f32x16 short_exp(f32x16 x) {
 constexpr float kHidden = -1e30f;
 
 // One softmax step over TILES tiles for the n rows of a strip.
-template <int TILES, typename Format>
-void strip_step(const AttentionTask& task, const Rows& rows, int strip, int tile_begin,
-                const Tile<Format> (&tile)[TILES], State& state) {
+template <int TILES>
+void strip_step(const AttentionTask& task, const Rows& rows, int strip, int tile_begin, const Tile (&tile)[TILES],
+                State& state) {
   alignas(64) float p[TILES][kStripRows * kTileLen];
   alignas(64) float shrink[(kStripRows + 15) / 16 * 16] = {};
   alignas(64) static const float kOne[32] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
@@ -55,13 +55,13 @@ void strip_step(const AttentionTask& task, const Rows& rows, int strip, int tile
     vectors[t] = {0, most(0, least(highest - t * kTileLen, kTileLen) + 15) / 16};
     if (vectors[t].empty()) continue;
     if (n == kStripRows) {
-      score<kStripRows>(p[t], q, task.key_len, tile[t], vectors[t]);
+      score<kStripRows, F16>(p[t], q, task.key_len, tile[t], vectors[t]);
     } else if (n > 6) {
-      score<kStripRows>(p[t], q, task.key_len, tile[t], vectors[t]);
+      score<kStripRows, F16>(p[t], q, task.key_len, tile[t], vectors[t]);
     } else if (n > 3) {
-      score<6>(p[t], q, task.key_len, tile[t], vectors[t]);
+      score<6, F16>(p[t], q, task.key_len, tile[t], vectors[t]);
     } else {
-      score<3>(p[t], q, task.key_len, tile[t], vectors[t]);
+      score<3, F16>(p[t], q, task.key_len, tile[t], vectors[t]);
     }
   }
   for (int r = 0; r < n; ++r) {
@@ -96,11 +96,11 @@ void strip_step(const AttentionTask& task, const Rows& rows, int strip, int tile
     float* o = state.o + first * rows.row_len;
     const float* by = t == 0 ? shrink : kOne;
     if (n > 6) {
-      weigh<kStripRows>(o, rows.row_len, p[t], by, tile[t], seen);
+      weigh<kStripRows, F16>(o, rows.row_len, p[t], by, tile[t], seen);
     } else if (n > 3) {
-      weigh<6>(o, rows.row_len, p[t], by, tile[t], seen);
+      weigh<6, F16>(o, rows.row_len, p[t], by, tile[t], seen);
     } else {
-      weigh<3>(o, rows.row_len, p[t], by, tile[t], seen);
+      weigh<3, F16>(o, rows.row_len, p[t], by, tile[t], seen);
     }
   }
 }
@@ -117,7 +117,7 @@ void any(const AttentionTask& task) {
     for (int d = 0; d < rows.row_len; d += 16) store(state.o + place * rows.row_len + d, zero());
   }
   for (int begin = 0; begin < rows.highest; begin += TILES * kTileLen) {
-    Tile<F16> tile[TILES];
+    Tile tile[TILES];
     for (int t = 0; t < TILES; ++t) {
       const int at = begin + t * kTileLen;
       const Range used = {0, least(rows.highest - at, kTileLen)};

@@ -122,11 +122,11 @@ std::vector<Combination> combinations(const BenchOptions& o) {
   std::vector<Combination> out;
   const auto models = o.models.empty() ? std::vector<std::string>{o.model.model} : o.models;
   const auto threads = o.threads.empty() ? std::vector<int32_t>{o.model.threads} : o.threads;
-  const auto dtypes = o.kv_dtypes.empty() ? std::vector<DType>{o.model.kv_dtype} : o.kv_dtypes;
+  const auto dtypes = o.kv_dtypes.empty() ? std::vector<KvTypes>{o.model.kv_dtype} : o.kv_dtypes;
   for (const std::string& model : models) {
     for (int32_t n_batch : o.n_batch) {
       for (int32_t n_ubatch : o.n_ubatch) {
-        for (DType dtype : dtypes) {
+        for (const KvTypes& dtype : dtypes) {
           for (int32_t n_threads : threads) {
             Combination& c = out.emplace_back(Combination{.model = o.model, .n_batch = n_batch, .n_ubatch = n_ubatch});
             c.model.model = model;

@@ -124,7 +124,7 @@ class Scorer {
     std::jthread other;
     if (base_ != nullptr) {
       other = std::jthread([&] {
-        const DType kv_dtype = options_.base_kv_dtype.value_or(options_.model.kv_dtype);
+        const KvTypes kv_dtype = options_.base_kv_dtype.value_or(options_.model.kv_dtype);
         const auto scored = score_text(*base_->model, *base_->stream, kv_dtype, tokens,
                                        [&](int64_t position, std::span<const float> row) {
                                          if (w.begin + position + 1 >= w.first_scored) rows.put(row);

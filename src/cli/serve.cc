@@ -181,7 +181,7 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
       .weights = loaded.main_type(),
       .license = license_of(*loaded.file),
       .block_len = engine_options.block_len,
-      .kv_dtype = std::string(traits(engine_options.kv_dtype).name),
+      .kv_dtype = engine_options.kv_dtype.name(),
       .shares_prefixes = engine_options.prefix_cache};
   log_info(name + ": " + about(loaded, hosted.engine->stats().blocks_total, engine_options.block_len));
   auto tokenizer = loaded.tokenizer;

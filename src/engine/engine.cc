@@ -40,9 +40,11 @@ CostTerms cost_terms(const ModelFacts& facts, const EngineOptions& options) {
   CostTerms terms = {
       .n_experts = facts.n_experts, .n_experts_used = facts.n_experts_used, .has_state = facts.state_bytes > 0};
   // By the elements alone: a replay without the model has heads of other lengths, and the same prices.
-  const auto element_bytes = [](DType dtype) { return static_cast<double>(traits(dtype).block_bytes); };
-  if (KvStore::block_bytes(facts, DType::kF16, options.block_len) > 0)
-    terms.kv_bytes = element_bytes(options.kv_dtype) / element_bytes(DType::kF16);
+  const auto bits = [](KvTypes types) {
+    return static_cast<double>(kv_type_bits(types.key) + kv_type_bits(types.value));
+  };
+  if (KvStore::block_bytes(facts, KvTypes(), options.block_len) > 0)
+    terms.kv_bytes = bits(options.kv_dtype) / bits(KvTypes());
   return terms;
 }
 

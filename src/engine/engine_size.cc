@@ -87,11 +87,6 @@ Result<EngineOptions> size_engine(const ModelFacts& model, EngineOptions options
     return invalid("A block of " + std::to_string(options.block_len) + " tokens was asked for; expected 1 to 1024.",
                    "block_len");
   }
-  if (!is_kv_dtype(options.kv_dtype)) {
-    return unsupported("Keys and values cannot be kept as " + std::string(traits(options.kv_dtype).name) +
-                           "; expected F32, F16, BF16 or I8.",
-                       "kv_dtype");
-  }
   if (options.max_sequences < 1 || options.step_tokens < options.max_sequences) {
     return invalid("A step of " + std::to_string(options.step_tokens) + " tokens cannot serve " +
                        std::to_string(options.max_sequences) +

@@ -60,7 +60,7 @@ void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions&
     plan.add("texts that drafts come from", LookupProposer::bytes_of(model.context_len(), options.max_sequences));
 }
 
-int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len) {
+int64_t kv_bytes_of_block(const Model& model, KvTypes kv_dtype, int32_t block_len) {
   return kv_block_bytes(kv_layouts(model.kv_geometries(), kv_dtype, block_len));
 }
 

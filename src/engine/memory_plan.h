@@ -41,7 +41,7 @@ struct Devices {
 void add_engine_parts(MemoryPlan& plan, const Model& model, const EngineOptions& options, int n_threads);
 
 // Bytes of one block over all layers; 0 of an encoder, which keeps none.
-int64_t kv_bytes_of_block(const Model& model, DType kv_dtype, int32_t block_len);
+int64_t kv_bytes_of_block(const Model& model, KvTypes kv_dtype, int32_t block_len);
 // The same with what the cache notes of it.
 int64_t planned_block_bytes(const Model& model, const EngineOptions& options);
 

@@ -12,7 +12,7 @@
 #include "engine/memory_plan.h"
 #include "engine/state/policy.h"
 #include "kernels/isa.h"
-#include "tensor/dtype.h"
+#include "kernels/kv_types.h"
 
 namespace ibid::host {
 
@@ -47,7 +47,7 @@ struct ModelArgs {
   int threads = 0;            // 0: the cores that affinity and cgroup leave
   int64_t memory_bytes = 0;   // what the process may hold; 0: what the machine has
   int64_t process_bytes = 0;  // what it holds without any model; 0: what it holds now
-  DType kv_dtype = DType::kF16;
+  KvTypes kv_dtype;
   std::optional<Isa> isa;  // none: the best of this CPU
   NumaPolicy numa;
   bool reference_kernels = false;

@@ -56,7 +56,7 @@ std::string Loaded::description() const {
 std::string Loaded::main_type() const { return std::string(main_dtype(*file)); }
 
 std::string Loaded::kv_name() const {
-  std::string name(traits(kv_dtype).name);
+  std::string name = kv_dtype.name();
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return name;

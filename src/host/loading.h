@@ -76,13 +76,13 @@ struct Loaded {
   std::optional<LoadedEagle> eagle;
   std::shared_ptr<const TextStore> store;  // null: none
   int32_t context_len = 0;
-  DType kv_dtype = DType::kF16;
+  KvTypes kv_dtype;
   MemoryPlan memory;     // all parts but keys and values
   int64_t kv_bytes = 0;  // 0: the engine's choice
 
   std::string description() const;  // "llama 135M Q4_1"
   std::string main_type() const;    // "Q4_1"
-  std::string kv_name() const;      // "f16"
+  std::string kv_name() const;      // "f16", "i8:i4"
   EngineOptions engine_options(const StepLimits& limits) const;
   // Bytes of KV that hold `n_sequences` of `n_tokens` each.
   int64_t kv_bytes_for(int64_t n_sequences, int64_t n_tokens, int32_t block_len) const;

@@ -15,6 +15,36 @@ uint16_t half_above(float x) {
   return half_to_float(half) < x ? static_cast<uint16_t>(half + 1) : half;
 }
 
+// To nearest, ties to even: by a sum with 1.5 * 2^23. What is no number becomes a bound, as a conversion of it would be
+// undefined.
+float nearest(float x, float least, float most) {
+  x = (x + 12582912.0f) - 12582912.0f;
+  x = x > least ? x : least;
+  return x < most ? x : most;
+}
+
+constexpr int32_t kMostTurned = 64;
+constexpr uint16_t kHalfNaN = 0x7e00;
+
+template <typename Real>
+void turn(Real* x, int32_t n, bool out) {
+  const int32_t len = std::min(kMostTurned, n & -n);
+  const int b = std::countr_zero(static_cast<uint32_t>(len));
+  const Real by = std::ldexp(Real{1}, -(out ? (b + 1) / 2 : b / 2));
+  for (Real* run = x; run < x + n; run += len) {
+    for (int32_t distance = 1; distance < len; distance *= 2) {
+      for (int32_t first = 0; first < len; first += 2 * distance) {
+        for (Real *p = run + first, *q = p + distance; p < run + first + distance; ++p, ++q) {
+          const Real sum = *p + *q;
+          *q = *p - *q;
+          *p = sum;
+        }
+      }
+    }
+    for (int32_t i = 0; i < len; ++i) run[i] *= by;
+  }
+}
+
 }  // namespace
 
 uint16_t quantise_head(const float* x, int32_t n, int8_t* codes) {
@@ -25,13 +55,32 @@ uint16_t quantise_head(const float* x, int32_t n, int8_t* codes) {
   const float scale = half_to_float(half);
   const float factor = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int32_t i = 0; i < n; ++i) {
-    // Rounded by a sum with 1.5 * 2^23; what is no number becomes a bound, as a conversion of it would be undefined.
-    float code = (x[i] * factor + 12582912.0f) - 12582912.0f;
-    code = code > -static_cast<float>(kMostCode) ? code : -static_cast<float>(kMostCode);
-    code = code < static_cast<float>(kMostCode) ? code : static_cast<float>(kMostCode);
-    codes[i] = static_cast<int8_t>(code);
+    codes[i] = static_cast<int8_t>(nearest(x[i] * factor, -static_cast<float>(kMostCode), kMostCode));
   }
   return half;
 }
+
+FourBits quantise_group(const float* x, int32_t n, uint8_t* codes) {
+  float least = 0.0f, most = 0.0f, sum = 0.0f;
+  for (int32_t i = 0; i < n; ++i) {
+    least = x[i] < least ? x[i] : least;
+    most = x[i] > most ? x[i] : most;
+    sum += x[i] * 0.0f;  // NaN where one is not finite
+  }
+  FourBits out = {half_above((most - least) / 240.0f), 0};
+  const float step = half_to_float(out.step);
+  if (!(sum == 0.0f) || !(step <= 65504.0f)) out.step = kHalfNaN;
+  const float factor = step > 0.0f ? 1.0f / step : 0.0f;
+  const float zero = nearest(-least * factor, 0.0f, 240.0f);
+  out.zero = static_cast<uint8_t>(zero);
+  for (int32_t i = 0; i < n; ++i) {
+    codes[i] = static_cast<uint8_t>(nearest((x[i] * factor + zero) * 0.0625f, 0.0f, 15.0f));
+  }
+  return out;
+}
+
+void turn_in(float* x, int32_t n) { turn(x, n, false); }
+void turn_out(float* x, int32_t n) { turn(x, n, true); }
+void turn_out(double* x, int32_t n) { turn(x, n, true); }
 
 }  // namespace ibid

@@ -23,23 +23,24 @@ bool is_head_len(int32_t len) { return len >= 8 && len % 8 == 0 && len <= kMaxHe
 
 }  // namespace
 
-bool is_kv_dtype(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kI8;
-}
-
 int64_t kv_token_len(const KvGeometry& g) { return token_len(g.kind, g.n_kv_heads, g.key_len, g.value_len); }
 int64_t kv_token_len(const PagedKv& kv) { return token_len(kv.kind, kv.n_kv_heads, kv.key_len, kv.value_len); }
 
 int64_t KvLayout::block_bytes() const {
-  const int64_t scale_bytes = dtype == DType::kI8 ? 2 * 2 * geometry.n_kv_heads : 0;
-  return block_len * (kv_token_len(geometry) * traits(dtype).block_bytes + scale_bytes);
+  const KvGeometry& g = geometry;
+  if (g.kind == KvKind::kNothing) return 0;
+  if (g.kind == KvKind::kLatent) return kv_elements_bytes(dtype.key, g.key_len, block_len);
+  const auto bytes = [&](KvType type, int32_t len) {
+    return kv_elements_bytes(type, len, block_len) + kv_scales_bytes(type, len, block_len);
+  };
+  return g.n_kv_heads * (bytes(dtype.key, g.key_len) + bytes(dtype.value, g.value_len));
 }
 
 std::string KvLayout::name() const {
   if (geometry.kind == KvKind::kNothing) return "nothing";
   const std::string_view order = geometry.kind == KvKind::kLatent ? kKvLatentLayout : kKvLayout;
-  std::string text = std::string(order) + " " + std::string(traits(dtype).name) + " B" + std::to_string(block_len) +
-                     " K" + std::to_string(geometry.n_kv_heads) + " D" + std::to_string(geometry.key_len);
+  std::string text = std::string(order) + " " + dtype.name() + " B" + std::to_string(block_len) + " K" +
+                     std::to_string(geometry.n_kv_heads) + " D" + std::to_string(geometry.key_len);
   if (geometry.value_len != geometry.key_len) text += "," + std::to_string(geometry.value_len);
   return text;
 }
@@ -57,18 +58,14 @@ Status kv_supported(const KvLayout& layout) {
                        " key/value heads and values of " + std::to_string(g.value_len) +
                        "; a row is the key of one head and begins with its value");
   }
-  if (!is_kv_dtype(layout.dtype)) {
-    return unsupported("keys and values as " + std::string(traits(layout.dtype).name) +
-                       "; expected F32, F16, BF16 or I8");
-  }
-  if (layout.dtype == DType::kI8 && g.kind == KvKind::kLatent) {
-    return unsupported(
-        "latent rows as I8, which ibid keeps for keys and values of heads; expected F32, F16 or BF16 for this model");
+  if (g.kind == KvKind::kLatent && (is_code(layout.dtype.key) || layout.dtype.key != layout.dtype.value)) {
+    return unsupported("latent rows as " + layout.dtype.name() +
+                       ", which are keys and values at once; expected f32, f16 or bf16 for this model");
   }
   return {};
 }
 
-std::vector<KvLayout> kv_layouts(std::span<const KvGeometry> layers, DType dtype, int32_t block_len) {
+std::vector<KvLayout> kv_layouts(std::span<const KvGeometry> layers, KvTypes dtype, int32_t block_len) {
   std::vector<KvLayout> out;
   for (const KvGeometry& geometry : layers) {
     out.push_back({.geometry = geometry, .dtype = dtype, .block_len = block_len});

@@ -11,7 +11,6 @@
 
 #include "base/result.h"
 #include "kernels/paged_kv.h"
-#include "tensor/dtype.h"
 
 namespace ibid {
 
@@ -27,29 +26,26 @@ struct KvGeometry {
   int32_t owner = kOwnCache;
 };
 
-// F32, F16, BF16, and I8: codes with a scale for each token and head (kernels/kv_codes.h).
-bool is_kv_dtype(DType dtype);
-
-// Elements of the KV dtype that a layer keeps of each token: K (Dk + Dv), or the Dk of a latent row, or none.
+// Elements that a layer keeps of each token: K (Dk + Dv), or the Dk of a latent row, or none.
 int64_t kv_token_len(const KvGeometry& geometry);
 int64_t kv_token_len(const PagedKv& kv);
 
 struct KvLayout {
   KvGeometry geometry;
-  DType dtype = DType::kF16;
+  KvTypes dtype;
   int32_t block_len = 16;  // B
 
   // Of one block of this layer, scales included.
   int64_t block_bytes() const;
   // Identifies the layout of a block's bytes that are kept outside of the process: "K:D.B,B.D F16 B16 K3 D64", with
-  // "D64,32" where keys and values differ. Latent rows are "B.D F16 B16 K1 D576,512".
+  // "I8:I4" and "D64,32" where keys and values differ. Latent rows are "B.D F16 B16 K1 D576,512".
   std::string name() const;
 };
 
 // Whether the kernels have attention over such a cache; the error lists what they have.
 Status kv_supported(const KvLayout& layout);
 
-std::vector<KvLayout> kv_layouts(std::span<const KvGeometry> layers, DType dtype, int32_t block_len);
+std::vector<KvLayout> kv_layouts(std::span<const KvGeometry> layers, KvTypes dtype, int32_t block_len);
 // Of one block over all layers, from its begin to the next one's: a layer that reads another's cache adds nothing.
 int64_t kv_block_bytes(std::span<const KvLayout> layers);
 // Of a whole cache of n_blocks, as kv_pool lays it.

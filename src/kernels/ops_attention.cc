@@ -44,7 +44,6 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
   expect(out, {&T, &M});
   expect(q, {&T, &N});
   CHECK(out.dtype == DType::kF32 && q.dtype == DType::kF32 && T.value == batch.n_tokens);
-  CHECK(is_kv_dtype(kv.dtype));
   CHECK(kv.block_len == 8 || kv.block_len == 16 || kv.block_len == 32, "a block holds 8, 16 or 32 tokens");
   CHECK(kv.block_len == batch.block_len);
   for (const int32_t len : {kv.key_len, kv.value_len})

@@ -19,7 +19,7 @@ using testing::TinyModelOptions;
 
 class Bits {
  public:
-  void add(const TinyModelOptions& options, DType kv, int32_t n_tokens = 33) {
+  void add(const TinyModelOptions& options, KvTypes kv, int32_t n_tokens = 33) {
     LoadedModel m(options);
     const auto logits = m.logits(some_tokens(n_tokens, m.model->config().vocab_size),
                                  {.kv_dtype = kv, .capacity = (n_tokens + 63) / 64 * 64});
@@ -71,6 +71,15 @@ TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfCodes) {
   for (const std::string_view a : {"llama", "gemma4", "qwen35"}) bits.add({.architecture = a}, DType::kI8, 300);
   EXPECT_EQ(kArithmeticVersion, 3);
   EXPECT_EQ(bits.digest(), "ab660de5850dd49b");
+}
+
+TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfCodesOfFourBits) {
+  Bits bits;
+  for (const KvTypes types : {KvTypes(KvType::kI8, KvType::kI4), KvTypes(KvType::kI4)}) {
+    for (const std::string_view a : {"llama", "gemma4", "qwen35"}) bits.add({.architecture = a}, types, 300);
+  }
+  EXPECT_EQ(kArithmeticVersion, 3);
+  EXPECT_EQ(bits.digest(), "aa93a681a4370325");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace ibid {
 
 struct OneSequenceOptions {
-  DType kv_dtype = DType::kF16;
+  KvTypes kv_dtype;
   int32_t block_len = 16;
   int64_t capacity = 0;    // tokens; 0: the model's context
   int32_t adapter = -1;    // its slot in the model's table; -1: none

@@ -11,7 +11,7 @@ namespace ibid {
 
 double TextScore::perplexity() const { return math::exp(mean_nll); }
 
-Result<TextScore> score_text(Model& model, Stream& stream, DType kv_dtype, std::span<const TokenId> tokens,
+Result<TextScore> score_text(Model& model, Stream& stream, KvTypes kv_dtype, std::span<const TokenId> tokens,
                              const OnLogProbs& on_log_probs) {
   const auto n = static_cast<int64_t>(tokens.size());
   if (n < 2) return invalid("the text has " + std::to_string(n) + " tokens; two or more can be scored", "tokens");

@@ -22,7 +22,7 @@ struct TextScore {
 using OnLogProbs = std::function<void(int64_t position, std::span<const float> log_probs)>;
 
 // Errors: fewer than two tokens, more than the model's context, ids outside the vocabulary.
-Result<TextScore> score_text(Model& model, Stream& stream, DType kv_dtype, std::span<const TokenId> tokens,
+Result<TextScore> score_text(Model& model, Stream& stream, KvTypes kv_dtype, std::span<const TokenId> tokens,
                              const OnLogProbs& on_log_probs = {});
 
 }  // namespace ibid

@@ -7,7 +7,7 @@
 
 namespace ibid {
 
-int64_t KvStore::block_bytes(const ModelFacts& model, DType dtype, int32_t block_len) {
+int64_t KvStore::block_bytes(const ModelFacts& model, KvTypes dtype, int32_t block_len) {
   return kv_block_bytes(kv_layouts(model.layers, dtype, block_len));
 }
 

@@ -25,7 +25,7 @@ class KvStore {
                                 const DeviceMemory& memory = cpu_memory(), int32_t n_host_blocks = 0);
 
   // Of one block over all layers.
-  static int64_t block_bytes(const ModelFacts& model, DType dtype, int32_t block_len);
+  static int64_t block_bytes(const ModelFacts& model, KvTypes dtype, int32_t block_len);
 
   std::span<const PagedKv> layers() const { return layers_; }
   // Those with a cache of their own, each once: what is copied or moved is copied in these.

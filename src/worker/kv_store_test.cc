@@ -125,9 +125,10 @@ TEST(KvStore, ALayerThatNoKernelReadsIsRefusedByItsNumber) {
   layers[1] = {heads(2, 260)};
   EXPECT_EQ(KvStore::create(layers, 4).error().message,
             "layer 1 keeps 2 key/value heads of 260; attention runs multiples of 8, up to 576");
-  layers[1] = {heads(2, 64), DType::kQ8_0};
+  layers[1] = {{.kind = KvKind::kLatent, .n_kv_heads = 1, .key_len = 64, .value_len = 32}, KvType::kI8};
   EXPECT_EQ(KvStore::create(layers, 4).error().message,
-            "layer 1 keeps keys and values as Q8_0; expected F32, F16, BF16 or I8");
+            "layer 1 keeps latent rows as I8, which are keys and values at once; expected f32, f16 or bf16 for this "
+            "model");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@
 namespace ibid {
 
 struct WorkerOptions {
-  DType kv_dtype = DType::kF16;
+  KvTypes kv_dtype;
   int32_t block_len = 16;  // B
   int32_t n_blocks = 0;
   int32_t n_host_blocks = 0;  // of the tier below

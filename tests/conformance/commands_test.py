@@ -146,12 +146,15 @@ def test_bench_takes_llama_benchs_flags():
         assert all(abs(r["avg_ts"] * r["avg_ns"] / 1e9 - (r["n_prompt"] + r["n_gen"])) < 0.01 for r in lines), lines
         table = list(csv.DictReader(io.StringIO(bench(made, *few, "-o", "csv", "-ctk", "f16,bf16"))))
         assert [r["type_k"] for r in table] == ["f16", "f16", "bf16", "bf16"] and keys - set(table[0]) == {"samples_ns", "samples_ts"}
+        rows = json.loads(bench(made, "-r", 1, "-p", 4, "-n", 0, "-o", "json", "-ctk", "f16,i8", "-ctv", "i4"))
+        assert [(r["type_k"], r["type_v"]) for r in rows] == [("f16", "i4"), ("i8", "i4")], rows
+        rows = json.loads(bench(made, "-r", 1, "-p", 4, "-n", 0, "-o", "json", "-ctk", "i8i4,i4"))
+        assert [(r["type_k"], r["type_v"]) for r in rows] == [("i8", "i4"), ("i4", "i4")], rows
         shown = bench(made, "-r", 1, "-p", "4-8*2", "-n", 0, "-ub", "4,8", "-d", 4)
         assert shown.count("| pp4 @ d4 |") == 2 and shown.count("| pp8 @ d4 |") == 2 and "n_ubatch" in shown, shown
         assert bench(f"{made},{made}", "-r", 1, "-p", 4, "-n", 0).count("pp4") == 2
         for flags, sentence in ((("-ngl", 99), '--n-gpu-layers: "99" is not supported: models run on the CPU; expected 0; '),
-                                (("-ctk", "q8_0"), 'unknown value "q8_0"; expected f32, f16, bf16 or i8'),
-                                (("-ctk", "f16", "-ctv", "bf16"), "keys and values have one type here"),
+                                (("-ctk", "q8_0"), 'unknown value "q8_0"; expected f32, f16, bf16, i8, i8i4, i4, or one of keys and one of values as f16:i8'),
                                 (("-fa", 0), "--flash-attn: "), (("-mmp", 0), "--mmap: "),
                                 (("-sm", "layer"), "--split-mode"), (("-rpc", "host:1"), "--rpc"), (("-ot", "x=CPU"), "--override-tensor"),
                                 (("-o", "sql"), "sql"), (("-pg", 8), "expected PROMPT,ANSWER"), (("-t", "1,x"), "whole number")):
@@ -159,7 +162,8 @@ def test_bench_takes_llama_benchs_flags():
             assert sentence in told, (flags, told)
         for command in ("run", "serve"):
             assert "--n-gpu-layers: " in ibid(command, "-m", made, "-ngl", 99, code=2)
-            assert "keys and values have one type" in ibid(command, "-m", made, "-ctk", "f16", "-ctv", "f32", code=2)
+        each = [ibid("run", "-m", made, "-p", "x", *SOME, *flags) for flags in (("--kv-dtype", "i8:i4"), ("--kv-dtype", "i8i4"), ("-ctv", "i4", "-ctk", "i8"))]
+        assert each[0] == each[1] == each[2], each
         said = ibid("run", "-m", made, "-p", "x", *SOME)
         assert said == ibid("run", "-m", made, "-p", "x", *SOME, "-ngl", 0, "-fa", "on", "-ctk", "f16", "-ctv", "f16")
 

@@ -25,13 +25,21 @@ std::string spelled(const Shape& s) {
          ", blocks of " + std::to_string(s.block_len);
 }
 
-Shape as_codes(Shape shape) {
-  shape.dtype = DType::kI8;
+// Of one type, and pairs: codes with codes, and with floats either way.
+const KvTypes kTypes[] = {KvType::kI8,
+                          {KvType::kI8, KvType::kI4},
+                          KvType::kI4,
+                          {KvType::kI4, KvType::kBF16},
+                          {KvType::kF16, KvType::kI8},
+                          {KvType::kF32, KvType::kF16}};
+
+Shape as_codes(Shape shape, KvTypes types = KvType::kI8) {
+  shape.dtype = types;
   return shape;
 }
-Shape as_numbers(Shape shape) {
-  shape.dtype = DType::kF32;
-  shape.rounds_to_codes = true;
+Shape as_numbers(Shape shape, KvTypes types = KvType::kI8) {
+  shape.dtype = KvType::kF32;
+  shape.rounds_to = types;
   return shape;
 }
 
@@ -47,96 +55,128 @@ Paged::Rows run(const Shape& shape, ThreadTeam& team, uint64_t seed = 1) {
 }
 
 TEST(AttentionOfCodes, IsThatOfTheNumbersTheyStandFor) {
-  ThreadTeam one(1), three(3);
-  for (const Shape& shape : kShapes) {
-    SCOPED_TRACE(spelled(shape));
-    const Paged::Rows want = run(as_numbers(shape), one);
-    for_each_isa([&](Isa) {
-      ASSERT_EQ(difference(want, run(as_codes(shape), one)), "");
-      ASSERT_EQ(difference(want, run(as_codes(shape), three, 5)), "");
-    });
-    for (const int32_t block_len : {8, 16, 32}) {
-      Shape other = as_codes(shape);
-      other.block_len = block_len;
-      ASSERT_EQ(difference(want, run(other, three, 7)), "");
+  for (const KvTypes types : kTypes) {
+    SCOPED_TRACE(types.name());
+    ThreadTeam one(1), three(3);
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(spelled(shape));
+      const Paged::Rows want = run(as_numbers(shape, types), one);
+      for_each_isa([&](Isa) {
+        ASSERT_EQ(difference(want, run(as_codes(shape, types), one)), "");
+        ASSERT_EQ(difference(want, run(as_codes(shape, types), three, 5)), "");
+      });
+      for (const int32_t block_len : {8, 16, 32}) {
+        Shape other = as_codes(shape, types);
+        other.block_len = block_len;
+        ASSERT_EQ(difference(want, run(other, three, 7)), "");
+      }
     }
   }
 }
 
 TEST(AttentionOfCodes, EqualsTheReference) {
-  ThreadTeam team(2);
-  for (const Shape& shape : kShapes) {
-    if (shape.heads > 100 || shape.head_len > 256) continue;  // double precision takes its time
-    SCOPED_TRACE(spelled(shape));
-    reference::select(true);
-    const Paged::Rows want = run(as_codes(shape), team);
-    reference::select(false);
-    const Paged::Rows got = run(as_codes(shape), team);
-    for (const auto& [key, row] : got) {
-      for (size_t i = 0; i < row.size(); ++i) {
-        const double b = want.at(key)[i];
-        ASSERT_LE(std::fabs(row[i] - b), kAttention.absolute + kAttention.relative * std::fabs(b)) << "column " << i;
+  for (const KvTypes types : kTypes) {
+    SCOPED_TRACE(types.name());
+    ThreadTeam team(2);
+    for (const Shape& shape : kShapes) {
+      if (shape.heads > 100 || shape.head_len > 256) continue;  // double precision takes its time
+      SCOPED_TRACE(spelled(shape));
+      reference::select(true);
+      const Paged::Rows want = run(as_codes(shape, types), team);
+      reference::select(false);
+      const Paged::Rows got = run(as_codes(shape, types), team);
+      for (const auto& [key, row] : got) {
+        for (size_t i = 0; i < row.size(); ++i) {
+          const double b = want.at(key)[i];
+          ASSERT_LE(std::fabs(row[i] - b), kAttention.absolute + kAttention.relative * std::fabs(b)) << "column " << i;
+        }
       }
+      note_bits(got.begin()->second);
     }
-    note_bits(got.begin()->second);
   }
 }
 
 // Five drafts in a chain, in slots that are not their positions' own.
 TEST(AttentionOfCodes, ReadsPathsInAnySlots) {
-  ThreadTeam team(2);
-  Stream s(team);
-  for (const Shape& shape : kShapes) {
-    SCOPED_TRACE(spelled(shape));
-    constexpr int32_t kText = 61, kDrafts = 5;
-    const auto content = [](int32_t i) { return (uint64_t{9} << 40) + static_cast<uint64_t>(i); };
-    const auto rows = [&](const Shape& of, bool is_path) {
-      Paged paged(of, 1, 96, 3);
-      paged.step(s, {{0, 0, kText}}, false);
-      TokensOf drafts = {0, {}};
-      for (int32_t i = 0; i < kDrafts; ++i) {
-        std::vector<int32_t> path;
-        for (int32_t j = 0; is_path && j <= i; ++j) path.push_back(paged.slot(0, kText + 20 - 3 * j));
-        const int32_t slot = is_path ? path.back() : paged.slot(0, kText + i);
-        drafts.tokens.push_back({kText + i, content(i), slot, path, i});
-      }
-      paged.step(s, std::vector<TokensOf>{drafts});
-      return paged.rows();
-    };
-    const Paged::Rows plain = rows(as_codes(shape), false);
-    ASSERT_EQ(difference(rows(as_numbers(shape), false), plain), "");
-    for_each_isa([&](Isa) { ASSERT_EQ(difference(plain, rows(as_codes(shape), true)), ""); });
+  for (const KvTypes types : kTypes) {
+    SCOPED_TRACE(types.name());
+    ThreadTeam team(2);
+    Stream s(team);
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(spelled(shape));
+      constexpr int32_t kText = 61, kDrafts = 5;
+      const auto content = [](int32_t i) { return (uint64_t{9} << 40) + static_cast<uint64_t>(i); };
+      const auto rows = [&](const Shape& of, bool is_path) {
+        Paged paged(of, 1, 96, 3);
+        paged.step(s, {{0, 0, kText}}, false);
+        TokensOf drafts = {0, {}};
+        for (int32_t i = 0; i < kDrafts; ++i) {
+          std::vector<int32_t> path;
+          for (int32_t j = 0; is_path && j <= i; ++j) path.push_back(paged.slot(0, kText + 20 - 3 * j));
+          const int32_t slot = is_path ? path.back() : paged.slot(0, kText + i);
+          drafts.tokens.push_back({kText + i, content(i), slot, path, i});
+        }
+        paged.step(s, std::vector<TokensOf>{drafts});
+        return paged.rows();
+      };
+      const Paged::Rows plain = rows(as_codes(shape, types), false);
+      ASSERT_EQ(difference(rows(as_numbers(shape, types), false), plain), "");
+      for_each_isa([&](Isa) { ASSERT_EQ(difference(plain, rows(as_codes(shape, types), true)), ""); });
+    }
   }
 }
 
 TEST(AttentionOfCodes, ASlotIsCopiedWithItsScales) {
-  ThreadTeam team(2);
-  Stream s(team);
-  for (const bool is_reference : {false, true}) {
-    for (const int32_t block_len : {8, 16}) {
-      const Shape shape = {.heads = 2, .kv_heads = 2, .head_len = 24, .dtype = DType::kI8, .block_len = block_len};
-      Paged paged(shape, 1, 32);
-      paged.step(s, {{0, 0, 32}}, false);
-      const PagedKv& kv = paged.kv();
-      const std::vector<int32_t> from = {paged.slot(0, 3), paged.slot(0, 21)},
-                                 to = {paged.slot(0, 30), paged.slot(0, 4)};
-      std::vector<float> before, beside, after, beside_after;
-      const auto read = [&](std::span<const int32_t> slots, std::vector<float>& out) {
-        for (const int32_t slot : slots) {
-          for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
-            for (int32_t d = 0; d < 48; ++d) out.push_back(kv_read(kv, part, slot, d / 24, d % 24));
+  for (const KvTypes types : kTypes) {
+    SCOPED_TRACE(types.name());
+    ThreadTeam team(2);
+    Stream s(team);
+    for (const bool is_reference : {false, true}) {
+      for (const int32_t block_len : {8, 16}) {
+        constexpr int32_t kLen = 72;  // the last group of codes is shorter
+        const Shape shape = {.heads = 2, .kv_heads = 2, .head_len = kLen, .dtype = types, .block_len = block_len};
+        Paged paged(shape, 1, 32);
+        paged.step(s, {{0, 0, 32}}, false);
+        const PagedKv& kv = paged.kv();
+        const std::vector<int32_t> from = {paged.slot(0, 3), paged.slot(0, 21)},
+                                   to = {paged.slot(0, 30), paged.slot(0, 4)};
+        std::vector<float> before, beside, after, beside_after;
+        const auto read = [&](std::span<const int32_t> slots, std::vector<float>& out) {
+          for (const int32_t slot : slots) {
+            for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
+              for (int32_t d = 0; d < 2 * kLen; ++d) out.push_back(kv_read(kv, part, slot, d / kLen, d % kLen));
+            }
           }
-        }
-      };
-      const std::vector<int32_t> neighbours = {paged.slot(0, 29), paged.slot(0, 31), paged.slot(0, 5)};
-      read(from, before), read(neighbours, beside);
-      reference::select(is_reference);
-      ops::copy_slots(s, kv, from, to);
+        };
+        const std::vector<int32_t> neighbours = {paged.slot(0, 29), paged.slot(0, 31), paged.slot(0, 5)};
+        read(from, before), read(neighbours, beside);
+        reference::select(is_reference);
+        ops::copy_slots(s, kv, from, to);
+        reference::select(false);
+        read(to, after), read(neighbours, beside_after);
+        EXPECT_EQ(after, before);
+        EXPECT_EQ(beside_after, beside);
+        note_bits(after);
+      }
+    }
+  }
+}
+
+// References and kernels store the same bytes.
+TEST(AttentionOfCodes, AreStoredAsTheReferenceStoresThem) {
+  for (const KvTypes types : kTypes) {
+    SCOPED_TRACE(types.name());
+    ThreadTeam team(2);
+    Stream s(team);
+    for (const int32_t head_len : {8, 40, 64, 96, 128}) {
+      const Shape shape = {.heads = 3, .kv_heads = 3, .head_len = head_len, .dtype = types};
+      Paged a(shape, 1, 40), b(shape, 1, 40);
+      a.step(s, {{0, 0, 40}}, false);
+      reference::select(true);
+      b.step(s, {{0, 0, 40}}, false);
       reference::select(false);
-      read(to, after), read(neighbours, beside_after);
-      EXPECT_EQ(after, before);
-      EXPECT_EQ(beside_after, beside);
-      note_bits(after);
+      const auto n = static_cast<size_t>(a.kv().n_blocks * a.kv().block_bytes);
+      EXPECT_EQ(std::memcmp(a.kv().blocks, b.kv().blocks, n), 0) << head_len;
     }
   }
 }
@@ -208,16 +248,161 @@ TEST(KvCodes, MoveAScoreByLessThanItsBound) {
   EXPECT_GT(closest, 0.2) << "a bound that no score comes near proves little";
 }
 
+TEST(KvCodes, OfFourBitsAreTheNearestOfSixteenNumbersThatReachAll) {
+  std::mt19937_64 random(5);
+  for (const float size : {1.0f, 1e-3f, 3e4f, 1e-6f}) {
+    for (const int32_t n : {4, 8, 24, 32}) {
+      for (const float offset : {0.0f, 5.0f, -5.0f}) {
+        std::vector<float> x(static_cast<size_t>(n));
+        for (float& v : x) v = (drawn(random) + offset) * size;
+        x[1] *= 9;
+        uint8_t codes[kCodeGroup];
+        const FourBits by = quantise_group(x.data(), n, codes);
+        const float step = half_to_float(by.step);
+        for (size_t i = 0; i < x.size(); ++i) {
+          ASSERT_LE(codes[i], 15);
+          const float number = four_bit_number(codes[i], step, by.zero);
+          EXPECT_LE(std::fabs(x[i] - number), 8 * step * (1 + 0x1p-15f)) << x[i];
+          for (uint8_t other = 0; other < 16; ++other) {  // up to the rounding of x / step
+            const float distance = std::fabs(x[i] - four_bit_number(other, step, by.zero));
+            EXPECT_GE(distance, std::fabs(x[i] - number) - step * 0x1p-12f);
+          }
+        }
+        note_bits({reinterpret_cast<const char*>(codes), static_cast<size_t>(n)});
+      }
+    }
+  }
+}
+
+TEST(KvCodes, OfFourBitsOfZerosInfinitiesAndNaNs) {
+  std::vector<float> x(32, 0.0f);
+  uint8_t codes[kCodeGroup];
+  FourBits by = quantise_group(x.data(), 32, codes);
+  EXPECT_EQ(by.step, 0);
+  EXPECT_EQ(four_bit_number(codes[7], half_to_float(by.step), by.zero), 0.0f);
+  for (const float bad : {INFINITY, -INFINITY, std::nanf(""), 3e38f}) {
+    x.assign(32, 1.0f);
+    x[5] = bad;
+    by = quantise_group(x.data(), 32, codes);
+    EXPECT_TRUE(std::isnan(four_bit_number(codes[7], half_to_float(by.step), by.zero))) << bad;
+    EXPECT_TRUE(std::all_of(codes, codes + 32, [](uint8_t c) { return c <= 15; })) << bad;
+  }
+  x.assign(32, 3.0f);  // a range of one number reaches zero, too
+  by = quantise_group(x.data(), 32, codes);
+  EXPECT_NEAR(four_bit_number(codes[7], half_to_float(by.step), by.zero), 3.0f, 0.01f);
+}
+
+TEST(KvCodes, TurnsUndoEachOtherAndKeepScores) {
+  std::mt19937_64 random(6);
+  for (const int32_t n : {8, 16, 24, 40, 64, 80, 128, 192, 576}) {
+    std::vector<float> q(static_cast<size_t>(n)), k(q.size());
+    for (float& v : q) v = drawn(random);
+    for (float& v : k) v = drawn(random);
+    std::vector<float> turned_q = q, turned_k = k;
+    turn_out(turned_q.data(), n);
+    turn_in(turned_k.data(), n);
+    double score = 0, turned = 0;
+    for (size_t i = 0; i < q.size(); ++i) {
+      score += double{q[i]} * k[i];
+      turned += double{turned_q[i]} * turned_k[i];
+    }
+    EXPECT_NEAR(score, turned, 1e-4) << n;
+    EXPECT_NE(turned_k, k);
+    turn_out(turned_k.data(), n);
+    for (size_t i = 0; i < k.size(); ++i) EXPECT_NEAR(turned_k[i], k[i], 1e-5) << n;
+    note_bits(turned_q);
+  }
+  std::vector<float> one(64, 0.0f);  // an element that is far from the others is spread over all
+  one[9] = 8;
+  turn_in(one.data(), 64);
+  EXPECT_TRUE(std::ranges::all_of(one, [](float x) { return std::fabs(x) == 1.0f; }));
+}
+
+// As that of eight bits, by the steps of a key's groups: |q . (k - number)| <= sum over groups of 8 step |q|_1, both
+// turned.
+TEST(KvCodes, OfFourBitsMoveAScoreByLessThanTheirBound) {
+  std::mt19937_64 random(7);
+  double closest = 0;
+  for (int turn = 0; turn < 2000; ++turn) {
+    constexpr int32_t kLen = 64;
+    std::vector<float> q(kLen), k(kLen);
+    for (float& v : q) v = drawn(random);
+    for (float& v : k) v = drawn(random) + 3;
+    k[static_cast<size_t>(turn) % kLen] *= static_cast<float>(1 + turn % 40);
+    turn_out(q.data(), kLen);
+    turn_in(k.data(), kLen);
+    double moved = 0, bound = 0;
+    for (size_t first = 0; first < kLen; first += kCodeGroup) {
+      uint8_t codes[kCodeGroup];
+      const FourBits by = quantise_group(k.data() + first, kCodeGroup, codes);
+      const float step = half_to_float(by.step);
+      for (size_t i = 0; i < kCodeGroup; ++i) {
+        moved += double{q[first + i]} * (double{k[first + i]} - four_bit_number(codes[i], step, by.zero));
+        bound += 8.0 * step * std::fabs(q[first + i]) * (1 + 0x1p-15);
+      }
+    }
+    ASSERT_LE(std::fabs(moved), bound);
+    closest = std::max(closest, std::fabs(moved) / bound);
+  }
+  EXPECT_GT(closest, 0.2) << "a bound that no score comes near proves little";
+}
+
+// What turning is for: a channel that is far from the others takes their digits, unless it is spread.
+TEST(KvCodes, OfFourBitsLoseLessOfATurnedHeadWithAnOutlier) {
+  std::mt19937_64 random(8);
+  const auto error = [&](bool turns) {
+    double sum = 0;
+    for (int turn = 0; turn < 200; ++turn) {
+      constexpr int32_t kLen = 64;
+      float x[kLen], numbers[kLen];
+      for (float& v : x) v = drawn(random);
+      x[turn % kLen] *= 12;
+      if (turns) turn_in(x, kLen);
+      for (int32_t first = 0; first < kLen; first += kCodeGroup) {
+        uint8_t codes[kCodeGroup];
+        const FourBits by = quantise_group(x + first, kCodeGroup, codes);
+        for (int32_t i = 0; i < kCodeGroup; ++i)
+          numbers[first + i] = four_bit_number(codes[i], half_to_float(by.step), by.zero);
+      }
+      for (int32_t i = 0; i < kLen; ++i) sum += double{x[i] - numbers[i]} * (x[i] - numbers[i]);
+    }
+    return sum;
+  };
+  EXPECT_LT(2 * error(true), error(false));
+}
+
 TEST(KvLayout, OfCodesHasTheirScales) {
   const KvGeometry heads = {.n_kv_heads = 4, .key_len = 192, .value_len = 128};
   const KvLayout layout = {.geometry = heads, .dtype = DType::kI8, .block_len = 16};
   EXPECT_TRUE(kv_supported(layout).ok());
   EXPECT_EQ(layout.block_bytes(), 16 * 4 * (192 + 128 + 2 * 2));
   EXPECT_EQ(layout.name(), "K:D.B,B.D I8 B16 K4 D192,128");
+  KvLayout four = {.geometry = heads, .dtype = {KvType::kI8, KvType::kI4}, .block_len = 16};
+  EXPECT_EQ(four.block_bytes(), 16 * 4 * (192 + 2 + 128 / 2 + 4 * 3));
+  EXPECT_EQ(four.name(), "K:D.B,B.D I8:I4 B16 K4 D192,128");
+  four.dtype = KvType::kI4;
+  EXPECT_EQ(four.block_bytes(), 16 * 4 * (192 / 2 + 6 * 3 + 128 / 2 + 4 * 3));
+  EXPECT_EQ(four.name(), "K:D.B,B.D I4 B16 K4 D192,128");
   const KvGeometry latent = {.kind = KvKind::kLatent, .n_kv_heads = 1, .key_len = 576, .value_len = 512};
-  const Status refused = kv_supported({.geometry = latent, .dtype = DType::kI8});
-  ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().message.find("latent rows as I8"), std::string::npos) << refused.error().message;
+  for (const auto& [types, name] : {std::pair<KvTypes, const char*>{KvType::kI8, "latent rows as I8, "},
+                                    {{KvType::kF16, KvType::kF32}, "latent rows as F16:F32, "}}) {
+    const Status refused = kv_supported({.geometry = latent, .dtype = types});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find(name), std::string::npos) << refused.error().message;
+  }
+}
+
+TEST(KvTypes, HaveNamesThatAreReadBack) {
+  for (int key = 0; key < kKvTypeCount; ++key) {
+    for (int value = 0; value < kKvTypeCount; ++value) {
+      const KvTypes types = {static_cast<KvType>(key), static_cast<KvType>(value)};
+      EXPECT_EQ(kv_types_from_name(types.name()), types) << types.name();
+    }
+  }
+  EXPECT_EQ(kv_types_from_name("i8i4"), KvTypes(KvType::kI8, KvType::kI4));
+  EXPECT_EQ(kv_types_from_name("bf16"), KvTypes(KvType::kBF16));
+  for (const char* bad : {"", "f8", "i8:", ":i4", "i8:i4:i4", "i4i8", "q8_0", "i8 :i4"})
+    EXPECT_FALSE(kv_types_from_name(bad)) << bad;
 }
 
 }  // namespace

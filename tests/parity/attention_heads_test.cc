@@ -62,8 +62,8 @@ const Shape kSlopes[] = {
 
 std::string spelled(const Shape& s) {
   return std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.head_len) + "," +
-         std::to_string(s.geometry().value_len) + (s.latent ? ", latent, " : ", ") + std::string(traits(s.dtype).name) +
-         ", blocks of " + std::to_string(s.block_len);
+         std::to_string(s.geometry().value_len) + (s.latent ? ", latent, " : ", ") + s.dtype.name() + ", blocks of " +
+         std::to_string(s.block_len);
 }
 
 // Chunks over the end of a tile and of a piece, then decodes; rows of two sequences.

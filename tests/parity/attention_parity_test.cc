@@ -19,8 +19,7 @@ const Shape kShapes[] = {
 
 std::string name(const Shape& s) {
   return std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.head_len) + ", " +
-         std::string(traits(s.dtype).name) + ", blocks of " + std::to_string(s.block_len) + ", window " +
-         std::to_string(s.window);
+         s.dtype.name() + ", blocks of " + std::to_string(s.block_len) + ", window " + std::to_string(s.window);
 }
 
 // A schedule of two sequences of 77 and 301 tokens: prefill pieces beside each other, then decodes.

@@ -90,7 +90,7 @@ const Shape kShapes[] = {
 };
 std::string name(const Shape& s) {
   return std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " heads of " + std::to_string(s.head_len) + ", " +
-         std::string(traits(s.dtype).name) + ", blocks of " + std::to_string(s.block_len);
+         s.dtype.name() + ", blocks of " + std::to_string(s.block_len);
 }
 // Drafts that cross the end of a 16-lane vector, of a tile and of a piece, or begin there.
 constexpr int32_t kTextLens[] = {1, 12, 63, 64, 250, 255};

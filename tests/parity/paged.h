@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/thread_team.h"
 #include "kernels/kv_codes.h"
@@ -18,7 +19,7 @@ struct Shape {
   int32_t heads = 3;
   int32_t kv_heads = 1;
   int32_t head_len = 64;  // of a key, and of a value unless value_len is set
-  DType dtype = DType::kF32;
+  KvTypes dtype = KvType::kF32;
   int32_t block_len = 16;
   float soft_cap = 0.0f;
   int32_t window = 0;
@@ -27,7 +28,9 @@ struct Shape {
   int32_t value_len = 0;           // 0: head_len
   bool latent = false;             // one row for keys and values
   bool values_begin_keys = false;  // of heads: a value is the key's first elements, as in a latent row
-  bool rounds_to_codes = false;    // keys and values are what codes of them stand for (kernels/kv_codes.h)
+  // Keys and values are what these types keep of them (kernels/kv_codes.h), and of four bits queries and outputs are
+  // turned here, as attention over such a cache turns them.
+  std::optional<KvTypes> rounds_to = {};
 
   KvGeometry geometry() const {
     return {.kind = latent ? KvKind::kLatent : KvKind::kHeads,
@@ -124,11 +127,13 @@ class Paged {
         for (int32_t h = 0; h < shape_.kv_heads; ++h)
           std::copy_n(k.row(row) + h * kv_.key_len, kv_.value_len, v.row(row) + h * kv_.value_len);
       }
-      if (shape_.rounds_to_codes) {
+      if (shape_.rounds_to) {
         for (int32_t h = 0; h < shape_.kv_heads; ++h) {
-          round_to_codes(k.row(row) + h * kv_.key_len, kv_.key_len);
-          round_to_codes(v.row(row) + h * kv_.value_len, kv_.value_len);
+          round_to(shape_.rounds_to->key, k.row(row) + h * kv_.key_len, kv_.key_len);
+          round_to(shape_.rounds_to->value, v.row(row) + h * kv_.value_len, kv_.value_len);
         }
+        for (int32_t h = 0; h < shape_.heads && shape_.rounds_to->key == KvType::kI4; ++h)
+          turn_out(q.row(row) + h * kv_.key_len, kv_.key_len);
       }
       if (a.positions[t] >= not_finite_from) {
         std::fill_n(k.row(row), k_len, std::nanf(""));
@@ -173,6 +178,8 @@ class Paged {
     int64_t row = 0;
     for (const TokensOf& of : sequences) {
       for (const Token& token : of.tokens) {
+        for (int32_t h = 0; h < shape_.heads && shape_.rounds_to && shape_.rounds_to->value == KvType::kI4; ++h)
+          turn_out(out.row(row) + h * kv_.value_len, kv_.value_len);
         rows_[{of.sequence, token.key}].assign(out.row(row), out.row(row) + out_len);
         ++row;
       }
@@ -230,10 +237,21 @@ class Paged {
     a.block_start.push_back(static_cast<int32_t>(a.table.size()));
     a.kv_len.push_back(highest);
   }
-  static void round_to_codes(float* x, int32_t n) {
+  static void round_to(KvType type, float* x, int32_t n) {
     int8_t codes[kMaxHeadLen];
-    const float scale = half_to_float(quantise_head(x, n, codes));
-    for (int32_t i = 0; i < n; ++i) x[i] = static_cast<float>(codes[i]) * scale;
+    float scale = 0;
+    if (type == KvType::kI8) scale = half_to_float(quantise_head(x, n, codes));
+    if (type == KvType::kI4) turn_in(x, n);
+    for (int32_t i = 0; i < n; ++i) {
+      if (type == KvType::kF16) x[i] = half_to_float(float_to_half(x[i]));
+      if (type == KvType::kBF16) x[i] = bf16_to_float(float_to_bf16(x[i]));
+      if (type == KvType::kI8) x[i] = static_cast<float>(codes[i]) * scale;
+      if (type != KvType::kI4 || i % kCodeGroup != 0) continue;
+      const int32_t of_group = std::min(kCodeGroup, n - i);
+      uint8_t four[kCodeGroup];
+      const FourBits by = quantise_group(x + i, of_group, four);
+      for (int32_t j = 0; j < of_group; ++j) x[i + j] = four_bit_number(four[j], half_to_float(by.step), by.zero);
+    }
   }
   static void draw(float* row, int32_t n, uint64_t seed) {
     uint64_t x = seed * 0x9e3779b97f4a7c15ULL + 0x1234567;

@@ -105,15 +105,15 @@ class SlowDefaultModel : public ::testing::Test {
 TEST_F(SlowDefaultModel, AnswersTheSameUnderAnySchedule) {
   const std::vector<Request> requests = requests_for(*file_.tokenizer);
   const std::vector<Isa> isas = supported_isas();
-  constexpr DType kKvDtypes[] = {DType::kF16, DType::kF32, DType::kBF16};
-  std::map<DType, Digests> expected;
+  const KvTypes kKvDtypes[] = {KvType::kF16, KvType::kF32, KvType::kBF16, {KvType::kI8, KvType::kI4}, KvType::kI4};
+  std::map<std::string, Digests> expected;
   testing::Totals totals;
   const auto n_schedules = static_cast<uint64_t>(testing::n_cases(64));
   for (uint64_t seed = 1; seed <= n_schedules; ++seed) {
-    const DType kv_dtype = kKvDtypes[seed % 3];
-    if (!expected.contains(kv_dtype)) {
+    const KvTypes kv_dtype = kKvDtypes[seed % std::size(kKvDtypes)];
+    if (!expected.contains(kv_dtype.name())) {
       Default::Loaded& l = file_.load(isas.back(), 2);
-      expected[kv_dtype] = testing::alone(*l.model, *l.stream, file_.tokenizer, kv_dtype, kMaxTokens, requests);
+      expected[kv_dtype.name()] = testing::alone(*l.model, *l.stream, file_.tokenizer, kv_dtype, kMaxTokens, requests);
     }
     // The best table mostly, each other one now and then.
     const Isa isa = seed % 16 == 15 ? isas.front() : seed % 4 == 2 ? isas[isas.size() / 2] : isas.back();
@@ -121,7 +121,8 @@ TEST_F(SlowDefaultModel, AnswersTheSameUnderAnySchedule) {
     Default::Loaded& l = file_.load(isa, n_threads);
     const Schedule schedule = testing::random_schedule(seed, kMaxTokens, kMaxSequences);
     const Digests actual = ScheduleRun(*l.model, *l.stream, file_.tokenizer, kv_dtype, schedule, requests).run(&totals);
-    ASSERT_EQ(actual, expected[kv_dtype]) << spelled(schedule) << ", " << isa_name(isa) << ", threads " << n_threads;
+    ASSERT_EQ(actual, expected[kv_dtype.name()])
+        << spelled(schedule) << ", " << isa_name(isa) << ", threads " << n_threads;
   }
   printf("%llu schedules of %zu requests: %lld steps, %lld preemptions, %lld prompt tokens from the cache\n",
          static_cast<unsigned long long>(n_schedules), requests.size(), static_cast<long long>(totals.n_steps),

@@ -236,18 +236,23 @@ INSTANTIATE_TEST_SUITE_P(ByHandArchitectures, SlowTinyModel, ::testing::ValuesIn
 
 // Keys and values as codes: prefix hits, preemption, tiers, forks, drafts and trees, with layers of each kind that has
 // heads.
-class CodesOfKv : public ::testing::TestWithParam<std::string_view> {};
-
-TEST_P(CodesOfKv, AnswersTheSameUnderTwelveSchedules) {
+class CodesOfKv : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  void hold_to_twelve_schedules(KvTypes types, uint64_t first_seed);
+};
+void CodesOfKv::hold_to_twelve_schedules(KvTypes types, uint64_t first_seed) {
   testing::Totals totals;
   const auto architectures = testing::tiny_architectures();
   const auto i = std::ranges::find(architectures, GetParam()) - architectures.begin();
-  hold_to_schedules(GetParam(), DType::kQ8_0, DType::kI8, 60000 + 16 * static_cast<uint64_t>(i), 12, 12, totals,
+  hold_to_schedules(GetParam(), DType::kQ8_0, types, first_seed + 16 * static_cast<uint64_t>(i), 12, 12, totals,
                     tiny_requests(kVocabSize), static_cast<int32_t>(i));
   EXPECT_EQ(totals.n_schedules, 12);
   EXPECT_GT(totals.n_preemptions, 0);
   EXPECT_GT(totals.cached_tokens, 0);
 }
+TEST_P(CodesOfKv, AnswersTheSameUnderTwelveSchedules) { hold_to_twelve_schedules(KvType::kI8, 60000); }
+TEST_P(CodesOfKv, OfFourBitsForValuesAnswersTheSame) { hold_to_twelve_schedules({KvType::kI8, KvType::kI4}, 61000); }
+TEST_P(CodesOfKv, OfFourBitsAnswersTheSame) { hold_to_twelve_schedules(KvType::kI4, 62000); }
 INSTANTIATE_TEST_SUITE_P(Kinds, CodesOfKv,
                          ::testing::Values("llama", "gemma3", "qwen3moe", "lfm2", "qwen35", "gemma4", "gpt_oss",
                                            "nemotron_h_moe", "bloom"),

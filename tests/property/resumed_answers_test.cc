@@ -31,7 +31,8 @@ struct Whole {
   Usage usage;
 };
 
-Whole undisturbed(LoadedModel& m, const std::shared_ptr<const Tokenizer>& tokenizer, DType kv_dtype, const Request& r) {
+Whole undisturbed(LoadedModel& m, const std::shared_ptr<const Tokenizer>& tokenizer, KvTypes kv_dtype,
+                  const Request& r) {
   std::vector<TokenId> ends;
   if (tokenizer) ends = tokenizer->vocabulary().end_of_generation;
   EngineOptions options{.kv_dtype = kv_dtype, .step_tokens = kMaxTokens, .max_sequences = 1, .prefix_cache = false};
@@ -85,10 +86,9 @@ std::vector<Request> requests_to_cut(uint64_t seed) {
   return out;
 }
 
-void hold_to_cuts(std::string_view architecture, DType dtype, DType kv_dtype, uint64_t first_seed, uint64_t n_schedules,
-                  testing::Totals& totals) {
-  SCOPED_TRACE(std::string(architecture) + ", weights " + std::string(traits(dtype).name) + ", KV " +
-               std::string(traits(kv_dtype).name));
+void hold_to_cuts(std::string_view architecture, DType dtype, KvTypes kv_dtype, uint64_t first_seed,
+                  uint64_t n_schedules, testing::Totals& totals) {
+  SCOPED_TRACE(std::string(architecture) + ", weights " + std::string(traits(dtype).name) + ", KV " + kv_dtype.name());
   const auto tokenizer = testing::tiny_tokenizer();
   TinyModels models(architecture, dtype);
   LoadedModel& best = models.load(TinyModels::best(), 1);

@@ -250,7 +250,7 @@ class Memory final : public Proposer {
 class ScheduleRun {
  public:
   using Prepare = std::function<void(Request&)>;
-  ScheduleRun(Model& model, Stream& stream, std::shared_ptr<const Tokenizer> tokenizer, DType kv_dtype,
+  ScheduleRun(Model& model, Stream& stream, std::shared_ptr<const Tokenizer> tokenizer, KvTypes kv_dtype,
               const Schedule& schedule, const std::vector<Request>& requests, Prepare prepare = nullptr)
       : random_(schedule.seed),
         schedule_(schedule),
@@ -271,7 +271,7 @@ class ScheduleRun {
     if (tokenizer_) ends = tokenizer_->vocabulary().end_of_generation;
     auto pass = std::make_unique<ModelPass>(model_, stream_, ends, "digest");
     const Schedule& schedule = schedule_;
-    const DType kv_dtype = kv_dtype_;
+    const KvTypes kv_dtype = kv_dtype_;
     EngineOptions options;
     options.block_len = schedule.block_len;
     options.kv_dtype = kv_dtype;
@@ -613,7 +613,7 @@ class ScheduleRun {
   Model& model_;
   Stream& stream_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  DType kv_dtype_;
+  KvTypes kv_dtype_;
   Prepare prepare_;
   std::unique_ptr<TempFolder> folder_;  // of the disk tier; null: there is none
   std::unique_ptr<TempFolder> records_;
@@ -628,7 +628,7 @@ class ScheduleRun {
 };
 
 // Each choice of each request in an engine of its own: cold, whole prompt at once, no other requests or choices.
-inline Digests alone(Model& model, Stream& stream, const std::shared_ptr<const Tokenizer>& tokenizer, DType kv_dtype,
+inline Digests alone(Model& model, Stream& stream, const std::shared_ptr<const Tokenizer>& tokenizer, KvTypes kv_dtype,
                      int32_t step_tokens, const std::vector<Request>& requests) {
   Digests out;
   for (const Request& r : requests) {

@@ -190,13 +190,12 @@ class TinyModels {
 };
 
 // Runs n_schedules of seeds from first_seed on; one in baseline_one_in of them on the baseline, which is slow.
-inline void hold_to_schedules(std::string_view architecture, DType dtype, DType kv_dtype, uint64_t first_seed,
+inline void hold_to_schedules(std::string_view architecture, DType dtype, KvTypes kv_dtype, uint64_t first_seed,
                               uint64_t n_schedules, uint64_t baseline_one_in, Totals& totals,
                               const std::vector<Request>& requests = tiny_requests(kVocabSize),
                               std::optional<int32_t> first_kind = {},
                               const std::shared_ptr<const Tokenizer>& tokenizer = nullptr) {
-  SCOPED_TRACE(std::string(architecture) + ", weights " + std::string(traits(dtype).name) + ", KV " +
-               std::string(traits(kv_dtype).name));
+  SCOPED_TRACE(std::string(architecture) + ", weights " + std::string(traits(dtype).name) + ", KV " + kv_dtype.name());
   TinyModels models(architecture, dtype);
   LoadedModel& best = models.load(TinyModels::best(), 1);
   const Digests expected = alone(*best.model, *best.stream, tokenizer, kv_dtype, kMaxTokens, requests);

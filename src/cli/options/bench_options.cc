@@ -53,12 +53,12 @@ Result<std::vector<std::string>> read_models(std::string_view text) {
   return out;
 }
 
-Result<std::vector<DType>> read_kv_dtypes(std::string_view text) {
+Result<std::vector<KvTypes>> read_kv_dtypes(std::string_view text) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, read_models(text));
-  std::vector<DType> out;
+  std::vector<KvTypes> out;
   for (const std::string& name : names) {
     if (const std::string fault = kv_dtype_fault(name); !fault.empty()) return invalid(fault);
-    out.push_back(*dtype_from_name(name));
+    out.push_back(*kv_types_from_name(name));
   }
   return out;
 }
@@ -83,16 +83,18 @@ void add_tests(CLI::App* c, BenchOptions& b) {
   const auto types = [&](const char* name, const char* help) {
     return add_list(c, name, b.kv_dtypes, "TYPE,..", "f16", help, read_kv_dtypes);
   };
-  types("--cache-type-k", "type of the KV cache: f32, f16, bf16, i8; also -ctk");
-  auto of_values = std::make_shared<std::vector<DType>>();
-  add_list(c, "--cache-type-v", *of_values, "TYPE,..", "as --cache-type-k", "must equal --cache-type-k; also -ctv",
-           read_kv_dtypes);
+  types("--cache-type-k", "type of keys, and of both if alone: f32, f16, bf16, i8, i4; also -ctk");
+  auto of_values = std::make_shared<std::vector<KvTypes>>();
+  add_list(c, "--cache-type-v", *of_values, "TYPE,..", "as --cache-type-k",
+           "type of values, each with each of --cache-type-k; also -ctv", read_kv_dtypes);
   // Read after all flags, whatever their order.
   c->parse_complete_callback([&b, of_values] {
     if (of_values->empty()) return;
-    if (b.kv_dtypes.empty()) b.kv_dtypes = *of_values;
-    if (b.kv_dtypes != *of_values)
-      throw CLI::ValidationError("--cache-type-k and --cache-type-v differ: keys and values have one type here");
+    const std::vector<KvTypes> of_keys = b.kv_dtypes.empty() ? *of_values : b.kv_dtypes;
+    b.kv_dtypes.clear();
+    for (const KvTypes& keys : of_keys) {
+      for (const KvTypes& values : *of_values) b.kv_dtypes.emplace_back(keys.key, values.value);
+    }
   });
   add_whole(c, "-r,--repetitions", b.repeats, 1, 1000, "measured runs per test");
   c->add_flag("!--no-warmup", b.warms_up, "no warm-up run");

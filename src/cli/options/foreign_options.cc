@@ -1,13 +1,15 @@
 // Flags that people bring from llama.cpp. What they ask for is accepted if ibid has it, and refused by name with the
 // reason if not: a flag read as another one, or ignored, would measure and serve something else.
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/quoted.h"
 #include "cli/options/command_line.h"
-#include "kernels/kv_layout.h"
+#include "kernels/kv_types.h"
 
 namespace ibid::cli {
 namespace {
@@ -76,18 +78,14 @@ void add_foreign_options(CLI::App* command, ModelArgs& o) {
             ""));
   }
   if (command->get_option_no_throw("--cache-type-k") != nullptr) return;
-  auto types = std::make_shared<std::vector<std::string>>(2);
+  auto types = std::make_shared<std::array<std::optional<KvTypes>, 2>>();
   for (size_t i = 0; i < 2; ++i) {
     command
         ->add_option_function<std::string>(
             i == 0 ? "--cache-type-k" : "--cache-type-v",
             [&o, types, i](const std::string& name) {
-              (*types)[i] = name;
-              const std::string& other = (*types)[1 - i];
-              if (!other.empty() && other != name)
-                throw CLI::ValidationError("--cache-type-k " + (*types)[0] + " and --cache-type-v " + (*types)[1] +
-                                           ": keys and values have one type, --kv-dtype");
-              o.kv_dtype = *dtype_from_name(name);
+              (*types)[i] = *kv_types_from_name(name);  // one flag alone is of both
+              o.kv_dtype = {(*types)[0].value_or(*(*types)[i]).key, (*types)[1].value_or(*(*types)[i]).value};
             })
         ->group("")
         ->check(CLI::Validator(kv_dtype_fault, ""));
@@ -95,8 +93,7 @@ void add_foreign_options(CLI::App* command, ModelArgs& o) {
 }
 
 std::string kv_dtype_fault(const std::string& name) {
-  const auto dtype = dtype_from_name(name);
-  return dtype && is_kv_dtype(*dtype) ? "" : "unknown value " + in_quotes(name) + "; expected f32, f16, bf16 or i8";
+  return kv_types_from_name(name) ? "" : "unknown value " + in_quotes(name) + "; expected " + std::string(kKvTypeNames);
 }
 
 }  // namespace ibid::cli

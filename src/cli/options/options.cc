@@ -339,7 +339,7 @@ void add_measures(CLI::App& app, All& all, int& exit_code) {
                 "compare the predictions with those of this model (same vocabulary)")
       ->type_name("MODEL");
   c->add_option_function<std::string>(
-       "--base-kv-dtype", [&p](const std::string& name) { p.base_kv_dtype = dtype_from_name(name); },
+       "--base-kv-dtype", [&p](const std::string& name) { p.base_kv_dtype = kv_types_from_name(name); },
        "type of the KV cache of --base; default: --kv-dtype")
       ->check(CLI::Validator(kv_dtype_fault, "DTYPE"));
   c->add_option("--dump", p.dump_file, "write the log-probabilities of one context, fp32 [positions, vocabulary]")
@@ -416,8 +416,8 @@ void add_machine_options(CLI::App* command, ModelArgs& o) {
            [](std::string_view text) { return read_bytes(text, 1 << 20, int64_t{1} << 50); });
   command
       ->add_option_function<std::string>(
-          "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *dtype_from_name(name); },
-          "type of the KV cache: f32, f16, bf16, or i8 with a scale for each token and head")
+          "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *kv_types_from_name(name); },
+          "type of the KV cache: " + std::string(kKvTypeNames))
       ->check(CLI::Validator(kv_dtype_fault, "DTYPE"));
   command
       ->add_option_function<std::string>(

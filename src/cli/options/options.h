@@ -12,8 +12,8 @@
 #include "cli/terminal/exit_code.h"
 #include "engine/state/policy.h"
 #include "host/host_options.h"
+#include "kernels/kv_types.h"
 #include "server/net/server.h"
-#include "tensor/dtype.h"
 
 namespace ibid::cli {
 
@@ -109,12 +109,12 @@ struct FindLayersOptions {
 
 struct PerplexityOptions {
   ModelArgs model;
-  std::string file;                         // text; "-": standard input
-  int32_t n_tokens = 0;                     // the first so many; 0: all
-  int32_t stride = 0;                       // scored in each window of a longer text; 0: half the context
-  std::string base;                         // a model to compare with; empty: none
-  std::optional<DType> base_kv_dtype = {};  // none: the model's
-  std::string dump_file;                    // raw fp32 log-probabilities [positions, V] for comparisons
+  std::string file;                           // text; "-": standard input
+  int32_t n_tokens = 0;                       // the first so many; 0: all
+  int32_t stride = 0;                         // scored in each window of a longer text; 0: half the context
+  std::string base;                           // a model to compare with; empty: none
+  std::optional<KvTypes> base_kv_dtype = {};  // none: the model's
+  std::string dump_file;                      // raw fp32 log-probabilities [positions, V] for comparisons
 };
 
 struct BenchOptions {
@@ -123,7 +123,7 @@ struct BenchOptions {
   std::vector<int32_t> threads;           // empty: model's
   std::vector<int32_t> n_batch = {2048};  // the smaller of the two is the budget of a step
   std::vector<int32_t> n_ubatch = {512};
-  std::vector<DType> kv_dtypes;  // empty: model's
+  std::vector<KvTypes> kv_dtypes;  // empty: model's
   SpecArgs spec{.by_lookup = false};
   std::vector<int32_t> n_prompt = {512};
   std::vector<int32_t> n_gen = {128};

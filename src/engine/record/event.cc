@@ -39,6 +39,28 @@ void digest(Ar& ar, Key& key) {
   for (auto& byte : key) ar(byte);
 }
 
+// Types of keys and values as one number: of one type for both those of earlier versions, which wrote DType.
+constexpr uint8_t kOfBoth[kKvTypeCount] = {0, 1, 2, 28, 64};
+constexpr int kOfTwo = 128;
+template <typename Ar, typename Types>
+void kv_types_field(Ar& ar, Types& types) {
+  auto number =
+      static_cast<uint8_t>(kOfTwo + kKvTypeCount * static_cast<int>(types.key) + static_cast<int>(types.value));
+  if (types.key == types.value) number = kOfBoth[static_cast<size_t>(types.key)];
+  ar(number);
+  if constexpr (Ar::kReads) {
+    const int pair = number - kOfTwo;
+    const auto* const both = std::ranges::find(kOfBoth, number);
+    if (both != std::end(kOfBoth)) {
+      types = static_cast<KvType>(both - kOfBoth);
+    } else if (pair >= 0 && pair < kKvTypeCount * kKvTypeCount) {
+      types = {static_cast<KvType>(pair / kKvTypeCount), static_cast<KvType>(pair % kKvTypeCount)};
+    } else {
+      ar.fail();
+    }
+  }
+}
+
 template <typename Ar, typename Options>
 void options_fields(Ar& ar, Options& o) {
   auto& [block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, max_drafts, host_bytes,
@@ -47,8 +69,10 @@ void options_fields(Ar& ar, Options& o) {
   static_cast<void>(states_bytes), static_cast<void>(host_states_bytes),
       static_cast<void>(state_step);  // head_fields()
   static_cast<void>(max_drafts);      // a record has how many there were
-  ar(block_len, kv_bytes, kv_dtype, step_tokens, max_sequences, max_waiting, max_rows, host_bytes, host_copy_seconds,
-     disk_folder, disk_bytes, prefix_cache, policy, max_itl, model_digest, end_of_generation);
+  ar(block_len, kv_bytes);
+  kv_types_field(ar, kv_dtype);
+  ar(step_tokens, max_sequences, max_waiting, max_rows, host_bytes, host_copy_seconds, disk_folder, disk_bytes,
+     prefix_cache, policy, max_itl, model_digest, end_of_generation);
   size_t n_measured = measured_steps.size();
   ar(n_measured);
   if constexpr (Ar::kReads) {
@@ -402,10 +426,9 @@ void step_fields(Ar& ar, StepRef& step) {
 
 bool is_plausible(const Head& h) {
   const EngineOptions& o = h.options;
-  const bool has_kv = is_kv_dtype(o.kv_dtype);
   const bool has_block = o.block_len == 8 || o.block_len == 16 || o.block_len == 32;
   const auto within = [](int64_t x, int64_t from, int64_t to) { return from <= x && x <= to; };
-  return has_kv && has_block && o.policy <= PolicyKind::kFirstCome && within(o.step_tokens, 1, 65536) &&
+  return has_block && o.policy <= PolicyKind::kFirstCome && within(o.step_tokens, 1, 65536) &&
          within(o.max_sequences, 1, 4096) && within(o.max_waiting, 0, 1'000'000) && within(o.max_rows, 1, 65536) &&
          within(h.vocab_size, 1, 1 << 24) && within(h.context_len, 1, 1 << 26) && within(h.window, 0, 1 << 26) &&
          within(h.n_experts, 0, 65536) && within(h.n_experts_used, 0, h.n_experts) && within(h.n_blocks, 1, 1 << 22) &&

@@ -8,14 +8,14 @@
 #include "engine/state/policy.h"
 #include "engine/state/request.h"
 #include "engine/state/step_load.h"
-#include "tensor/dtype.h"
+#include "kernels/kv_types.h"
 
 namespace ibid {
 
 struct EngineOptions {
   int32_t block_len = 16;  // B: 8, 16 or 32
   int64_t kv_bytes = 0;    // memory for KV blocks; 0: enough for max_sequences / 4 full contexts, bounded by RAM
-  DType kv_dtype = DType::kF16;
+  KvTypes kv_dtype;
   int32_t step_tokens = 512;   // T: token budget of a step
   int32_t max_sequences = 64;  // S: sequences running at once
   int32_t max_waiting = 4096;  // sequences queued beyond those before submit() refuses

@@ -8,12 +8,12 @@
 
 namespace ibid {
 
-CacheScope scope_of(const Request& request, const ModelFacts& facts, DType kv_dtype) {
+CacheScope scope_of(const Request& request, const ModelFacts& facts, KvTypes kv_dtype) {
   const bool is_salted = !request.cache_salt.empty();
   return {.arithmetic = arithmetic_id(),
           .model = facts.digest,
           .adapter = request.adapter ? request.adapter->adapter->digest() : std::string(),
-          .kv_dtype = std::string(traits(kv_dtype).name),
+          .kv_dtype = kv_dtype.name(),
           .rope = facts.rope,
           .salt = is_salted ? request.tenant + '\n' + request.cache_salt : request.tenant};
 }

@@ -3,13 +3,13 @@
 
 #include "cache/cache_scope.h"
 #include "engine/state/request.h"
-#include "tensor/dtype.h"
+#include "kernels/kv_types.h"
 
 namespace ibid {
 
 struct ModelFacts;
 
 // May throw std::bad_alloc.
-CacheScope scope_of(const Request& request, const ModelFacts& facts, DType kv_dtype);
+CacheScope scope_of(const Request& request, const ModelFacts& facts, KvTypes kv_dtype);
 
 }  // namespace ibid

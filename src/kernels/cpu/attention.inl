@@ -22,9 +22,8 @@ struct State {
 };
 
 // Rows [which.begin, which.end) of a group.
-template <typename Format>
-void strips(const AttentionTask& task, const Rows& rows, int group, Range which, int tile_begin,
-            const Tile<Format>& tile, State& state) {
+void strips(const AttentionTask& task, const Rows& rows, int group, Range which, int tile_begin, const Tile& tile,
+            State& state) {
   for (int row = which.begin; row < which.end;) {
     const int n = least(which.end, (row / rows.strip_len + 1) * rows.strip_len) - row;
     const int first = rows.place[row];
@@ -51,51 +50,6 @@ struct Widened {
   alignas(64) float values[kMaxLen * kTileLen];
 };
 
-// Eight or sixteen positions' keys at once, whole: those that are not used lie in lanes that are never looked at. What
-// the next tile needs of the same place is fetched ahead (`next`; the same address where nothing follows). `scales`: of
-// a format with such those of the positions, of eight twice.
-template <typename Format>
-IBID_INLINE void widen_keys(float* to, const typename Format::Element* keys, f32x16 scales, int64_t next, int block_len,
-                            int key_len) {
-  const auto wide = [&](const typename Format::Element* from) __attribute__((always_inline)) {
-    if constexpr (Format::kHasScales) return mul(Format::load16(from), scales);
-    return Format::load16(from);
-  };
-  if (block_len >= 16) {
-    for (int d = 0; d < key_len; ++d) {
-      store(to + d * kTileLen, wide(keys + d * block_len));
-      __builtin_prefetch(reinterpret_cast<const char*>(keys + d * block_len) + next);
-    }
-    return;
-  }
-  for (int d = 0; d < key_len; d += 2) {  // two dimensions of 8 positions
-    alignas(64) float both[16];
-    store(both, wide(keys + d * 8));
-    __builtin_prefetch(reinterpret_cast<const char*>(keys + d * 8) + next);
-    __builtin_memcpy(to + d * kTileLen, both, 32);
-    __builtin_memcpy(to + (d + 1) * kTileLen, both + 8, 32);
-  }
-}
-
-template <typename Format>
-IBID_INLINE void widen_value(float* to, const typename Format::Element* value, float scale, int64_t next,
-                             int value_len) {
-  const auto wide = [&](const typename Format::Element* from) __attribute__((always_inline)) {
-    if constexpr (Format::kHasScales) return mul(Format::load16(from), broadcast(scale));
-    return Format::load16(from);
-  };
-  int d = 0;
-  for (; d + 16 <= value_len; d += 16) {
-    store(to + d, wide(value + d));
-    __builtin_prefetch(reinterpret_cast<const char*>(value + d) + next);
-  }
-  if (d < value_len) {
-    alignas(64) typename Format::Element half[16] = {};
-    __builtin_memcpy(half, value + d, 8 * sizeof(half[0]));
-    store(to + d, wide(half));
-  }
-}
-
 // Where a position lies: its block, in bytes after the first of all, and its place in it.
 struct Place {
   int64_t block;
@@ -105,55 +59,157 @@ IBID_INLINE Place place_of(const AttentionTask& task, int position, int group = 
   const int index = position / task.block_len;
   return {task.blocks[index] * task.block_bytes + group * task.group_bytes, position - index * task.block_len};
 }
-
-template <typename Element>
-IBID_INLINE const Element* element_at(const void* blocks, Place place, int64_t element) {
-  return reinterpret_cast<const Element*>(static_cast<const char*>(blocks) + place.block) + element;
+IBID_INLINE const char* byte_at(const void* blocks, Place place, int64_t byte) {
+  return static_cast<const char*>(blocks) + place.block + byte;
 }
 
-// The scales of 16 positions from a place on, which lie in its block; of a block of eight its own twice.
-IBID_INLINE f32x16 scales_at(const void* scales, Place place, int block_len) {
-  const auto* from = element_at<uint16_t>(scales, place, place.offset);
-  if (block_len >= 16) return load_f16(from);
-  alignas(64) uint16_t twice[16];
-  __builtin_memcpy(twice, from, 16);
-  __builtin_memcpy(twice + 8, from, 16);
-  return load_f16(twice);
+IBID_INLINE constexpr int groups_of(int len) { return (len + kGroupLen - 1) / kGroupLen; }
+
+// The F16 scales of `len` positions (or groups) from `from` on, or the zeros: 16 at a time, and of a block of eight its
+// own twice. Nothing behind them is read.
+IBID_INLINE f32x16 scales_at(const char* from, int len) {
+  if (len >= 16) return load_f16(reinterpret_cast<const uint16_t*>(from));
+  alignas(64) uint16_t some[16] = {};
+  __builtin_memcpy(some, from, 2 * static_cast<size_t>(len));
+  if (len == 8) __builtin_memcpy(some + 8, from, 16);
+  return load_f16(some);
 }
-// Of one position.
-IBID_INLINE float scale_at(const void* scales, Place place) {
-  alignas(64) uint16_t one[16] = {};
-  one[0] = *element_at<uint16_t>(scales, place, place.offset);
-  alignas(64) float wide[16];
-  store(wide, load_f16(one));
-  return wide[0];
+IBID_INLINE f32x16 zeros_at(const char* from, int len) {
+  if (len >= 16) return load_u8(from);
+  alignas(16) char some[16] = {};
+  __builtin_memcpy(some, from, static_cast<size_t>(len));
+  if (len == 8) __builtin_memcpy(some + 8, from, 8);
+  return load_u8(some);
+}
+IBID_INLINE float first_of(f32x16 x) {
+  alignas(64) float lane[16];
+  store(lane, x);
+  return lane[0];
+}
+
+// Eight or sixteen positions' keys at once, from `place` on and whole: those that are not used lie in lanes that are
+// never looked at. What the next tile needs of the same place is fetched ahead (`next`; 0 where nothing follows).
+template <typename Format>
+IBID_INLINE void widen_keys(Format, const AttentionTask& task, Place place, float* to, int64_t next) {
+  const int block_len = task.block_len, n = least(16, block_len);
+  const char* keys = byte_at(task.keys, place, place.offset * Format::kBits / 8);
+  const int64_t line = block_len * Format::kBits / 8;  // of a dimension
+  f32x16 scales = zero();
+  if constexpr (Format::kFormat == KvFormat::kI8)
+    scales = scales_at(byte_at(task.key_scales, place, 2 * place.offset), n);
+  const auto wide = [&](const char* from) __attribute__((always_inline)) {
+    if constexpr (Format::kFormat == KvFormat::kI8) return mul(Format::load16(from), scales);
+    return Format::load16(from);
+  };
+  if (block_len >= 16) {
+    for (int d = 0; d < task.key_len; ++d) {
+      store(to + d * kTileLen, wide(keys + d * line));
+      __builtin_prefetch(keys + d * line + next);
+    }
+    return;
+  }
+  for (int d = 0; d < task.key_len; d += 2) {  // two dimensions of 8 positions
+    alignas(64) float both[16];
+    store(both, wide(keys + d * line));
+    __builtin_prefetch(keys + d * line + next);
+    __builtin_memcpy(to + d * kTileLen, both, 32);
+    __builtin_memcpy(to + (d + 1) * kTileLen, both + 8, 32);
+  }
+}
+
+IBID_INLINE Widening key_widening(const AttentionTask& task, Place place, int group) {
+  const int n = least(16, task.block_len), first = group * task.block_len + place.offset;
+  return widening_of(scales_at(byte_at(task.key_scales, place, 2 * first), n),
+                     zeros_at(byte_at(task.key_zeros, place, first), n));
+}
+// A byte has a pair of dimensions; sixteen bytes of a block of eight are of two pairs.
+IBID_INLINE void widen_keys(I4, const AttentionTask& task, Place place, float* to, int64_t next) {
+  const int block_len = task.block_len;
+  const char* keys = byte_at(task.keys, place, place.offset);
+  for (int group = 0; group < groups_of(task.key_len); ++group) {
+    const Widening by = key_widening(task, place, group);
+    const int end = least(task.key_len, (group + 1) * kGroupLen);
+    for (int d = group * kGroupLen; d < end; d += block_len >= 16 ? 2 : 4) {
+      const char* from = keys + d / 2 * block_len;
+      __builtin_prefetch(from + next);
+      for (int upper = 0; upper < 2; ++upper) {
+        const f32x16 x = four_bits(from, upper != 0, by.by[upper], by.plus);
+        float* at = to + (d + upper) * kTileLen;
+        if (block_len >= 16) {
+          store(at, x);
+          continue;
+        }
+        alignas(64) float both[16];
+        store(both, x);
+        __builtin_memcpy(at, both, 32);
+        __builtin_memcpy(at + 2 * kTileLen, both + 8, 32);
+      }
+    }
+  }
+}
+
+// The n elements from `from` on, of a value or a latent row.
+template <typename Format>
+IBID_INLINE void widen_row(float* to, const char* from, float scale, int64_t next, int n) {
+  const auto wide = [&](const char* at) __attribute__((always_inline)) {
+    if constexpr (Format::kFormat == KvFormat::kI8) return mul(Format::load16(at), broadcast(scale));
+    return Format::load16(at);
+  };
+  int d = 0;
+  for (; d + 16 <= n; d += 16) {
+    store(to + d, wide(from + d * Format::kBits / 8));
+    __builtin_prefetch(from + d * Format::kBits / 8 + next);
+  }
+  if (d < n) {
+    alignas(64) char half[16 * Format::kBits / 8] = {};
+    __builtin_memcpy(half, from + d * Format::kBits / 8, Format::kBits);  // of 8 elements
+    store(to + d, wide(half));
+  }
+}
+
+template <typename Format>
+IBID_INLINE void widen_value(Format, const AttentionTask& task, Place place, float* to, int64_t next) {
+  float scale = 1;
+  if constexpr (Format::kFormat == KvFormat::kI8)
+    scale = first_of(scales_at(byte_at(task.value_scales, place, 2 * place.offset), 1));
+  const char* from = byte_at(task.values, place, int64_t{place.offset} * task.value_len * Format::kBits / 8);
+  widen_row<Format>(to, from, scale, next, task.value_len);
+}
+IBID_INLINE void widen_value(I4, const AttentionTask& task, Place place, float* to, int64_t next) {
+  const int n_groups = groups_of(task.value_len);
+  const char* from = byte_at(task.values, place, place.offset * task.value_len / 2);
+  for (int group = 0; group < n_groups; ++group) {
+    const int scale = place.offset * n_groups + group, first = group * kGroupLen;
+    const int half = least(kGroupLen, task.value_len - first) / 2;
+    const Widening by = widening_of(broadcast(first_of(scales_at(byte_at(task.value_scales, place, 2 * scale), 1))),
+                                    broadcast(first_of(zeros_at(byte_at(task.value_zeros, place, scale), 1))));
+    alignas(16) char bytes[16] = {};
+    __builtin_memcpy(bytes, from + first / 2, static_cast<size_t>(half));
+    __builtin_prefetch(from + first / 2 + next);
+    for (int upper = 0; upper < 2; ++upper)
+      store_n(to + first + upper * half, four_bits(bytes, upper != 0, by.by[upper], by.plus), half);
+  }
 }
 
 // The latent rows of n positions, one after the other, as positions [j, j + n) of the tile: 16 dimensions at a time,
 // whose lines of the tile's keys stay near.
 template <typename Format>
-IBID_INLINE void widen_latent(const AttentionTask& task, const typename Format::Element* rows, int n, int j,
-                              Widened& wide) {
+IBID_INLINE void widen_latent(const AttentionTask& task, Place place, int n, int j, Widened& wide) {
   const int row_len = attention_row_len(task.value_len);
+  const int64_t row_bytes = int64_t{task.key_len} * Format::kBits / 8;
+  const char* rows = byte_at(task.keys, place, place.offset * row_bytes);
   for (int d = 0; d < task.key_len; d += 16) {
     const int n_d = least(16, task.key_len - d);
     for (int i = 0; i < n; ++i) {
-      const typename Format::Element* from = rows + i * task.key_len + d;
       alignas(64) float f32[16];
-      if (n_d == 16) {
-        store(f32, Format::load16(from));
-      } else {
-        widen_value<Format>(f32, from, 1, 0, n_d);
-      }
+      widen_row<Format>(f32, rows + i * row_bytes + d * Format::kBits / 8, 1, 0, n_d);
       for (int k = 0; k < n_d; ++k) wide.keys[(d + k) * kTileLen + j + i] = f32[k];
       if (d < row_len) store(wide.values + (j + i) * row_len + d, load(f32));
     }
   }
 }
 
-template <typename Format>
 void widen(const AttentionTask& task, int tile_begin, Range used, int table_end, Widened& wide) {
-  using Element = typename Format::Element;
   const int row_len = attention_row_len(task.value_len);
   const int block_len = task.block_len;
   for (int j = used.begin; j < used.end;) {
@@ -161,75 +217,127 @@ void widen(const AttentionTask& task, int tile_begin, Range used, int table_end,
     const Place place = place_of(task, position);
     const int offset = place.offset, n = least(block_len - offset, used.end - j);
     if (task.latent) {
-      widen_latent<Format>(task, element_at<Element>(task.keys, place, offset * task.key_len), n, j, wide);
+      with_format(task.key_format, [&](auto format) {
+        if constexpr (decltype(format)::kBits >= 16) widen_latent<decltype(format)>(task, place, n, j, wide);
+      });
       j += n;
       continue;
     }
     const bool follows = position - offset + kTileLen < table_end;
     const int64_t next = follows ? place_of(task, position + kTileLen).block - place.block : int64_t{0};
-    const Element* keys = element_at<Element>(task.keys, place, 0);
-    const Element* values = element_at<Element>(task.values, place, 0);
-    for (int i = block_len >= 16 ? offset / 16 * 16 : 0; i < offset + n; i += 16) {
-      f32x16 scales = zero();
-      if constexpr (Format::kHasScales) scales = scales_at(task.key_scales, {place.block, i}, block_len);
-      widen_keys<Format>(wide.keys + (j - offset) + i, keys + i, scales, next, block_len, task.key_len);
-    }
-    for (int i = 0; i < n; ++i) {
-      float scale = 1;
-      if constexpr (Format::kHasScales) scale = scale_at(task.value_scales, {place.block, offset + i});
-      widen_value<Format>(wide.values + (j + i) * row_len, values + (offset + i) * task.value_len, scale, next,
-                          task.value_len);
-    }
+    with_format(task.key_format, [&](auto format) {
+      for (int i = block_len >= 16 ? offset / 16 * 16 : 0; i < offset + n; i += 16)
+        widen_keys(format, task, {place.block, i}, wide.keys + (j - offset) + i, next);
+    });
+    with_format(task.value_format, [&](auto format) {
+      for (int i = 0; i < n; ++i)
+        widen_value(format, task, {place.block, offset + i}, wide.values + (j + i) * row_len, next);
+    });
     j += n;
   }
 }
 
-// The key and value of one position, from a slot anywhere.
+// The key of one position, whose dimensions lie apart, as position j of the tile.
 template <typename Format>
-void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
-  using Element = typename Format::Element;
-  const Place place = {slot / task.block_len * task.block_bytes, slot % task.block_len};
-  if (task.latent) {
-    widen_latent<Format>(task, element_at<Element>(task.keys, place, place.offset * task.key_len), 1, j, wide);
-    return;
-  }
-  const Element* key = element_at<Element>(task.keys, place, place.offset);
-  float key_scale = 1, value_scale = 1;
-  if constexpr (Format::kHasScales) {
-    key_scale = scale_at(task.key_scales, place);
-    value_scale = scale_at(task.value_scales, place);
-  }
+IBID_INLINE void widen_key(Format, const AttentionTask& task, Place place, int j, Widened& wide) {
+  const char* key = byte_at(task.keys, place, place.offset * Format::kBits / 8);
+  const int64_t line = task.block_len * Format::kBits / 8;
+  float scale = 1;
+  if constexpr (Format::kFormat == KvFormat::kI8)
+    scale = first_of(scales_at(byte_at(task.key_scales, place, 2 * place.offset), 1));
   for (int d = 0; d < task.key_len; d += 16) {
     const int n = least(16, task.key_len - d);
-    alignas(64) Element narrow[16] = {};
+    alignas(64) char narrow[16 * Format::kBits / 8] = {};
     alignas(64) float f32[16];
-    for (int i = 0; i < n; ++i) narrow[i] = key[(d + i) * task.block_len];
+    for (int i = 0; i < n; ++i)
+      __builtin_memcpy(narrow + i * Format::kBits / 8, key + (d + i) * line, Format::kBits / 8);
     store(f32, Format::load16(narrow));
-    for (int i = 0; i < n; ++i) wide.keys[(d + i) * kTileLen + j] = Format::kHasScales ? f32[i] * key_scale : f32[i];
+    for (int i = 0; i < n; ++i)
+      wide.keys[(d + i) * kTileLen + j] = Format::kFormat == KvFormat::kI8 ? f32[i] * scale : f32[i];
   }
-  const Element* value = element_at<Element>(task.values, place, place.offset * task.value_len);
-  widen_value<Format>(wide.values + j * attention_row_len(task.value_len), value, value_scale, 0, task.value_len);
 }
-
-template <typename Format>
-void tile_of_blocks(const AttentionTask& task, int group, int tile_begin, Range used, int table_end,
-                    Tile<Format>& tile) {
-  using Element = typename Format::Element;
-  constexpr int kLine = Ahead<Format>::kLine;
-  tile.key_stride = task.block_len;
-  tile.value_stride = task.value_len;
-  tile.fetches_into_second = task.fetches_into_second;
-  for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
-    const Place place = place_of(task, tile_begin + 16 * v, group);
-    tile.key[v] = element_at<Element>(task.keys, place, place.offset);
-    tile.value[v] = element_at<Element>(task.values, place, place.offset * task.value_len);
-    if constexpr (Format::kHasScales) {
-      store(tile.key_scale + 16 * v, load_f16(element_at<uint16_t>(task.key_scales, place, place.offset)));
-      store(tile.value_scale + 16 * v, load_f16(element_at<uint16_t>(task.value_scales, place, place.offset)));
+IBID_INLINE void widen_key(I4, const AttentionTask& task, Place place, int j, Widened& wide) {
+  for (int group = 0; group < groups_of(task.key_len); ++group) {
+    const int scale = group * task.block_len + place.offset, first = group * kGroupLen;
+    const int n = least(kGroupLen, task.key_len - first) / 2;
+    const Widening by = widening_of(broadcast(first_of(scales_at(byte_at(task.key_scales, place, 2 * scale), 1))),
+                                    broadcast(first_of(zeros_at(byte_at(task.key_zeros, place, scale), 1))));
+    alignas(16) char bytes[16] = {};
+    for (int i = 0; i < n; ++i) bytes[i] = *byte_at(task.keys, place, (first / 2 + i) * task.block_len + place.offset);
+    for (int upper = 0; upper < 2; ++upper) {
+      alignas(64) float f32[16];
+      store(f32, four_bits(bytes, upper != 0, by.by[upper], by.plus));
+      for (int i = 0; i < n; ++i) wide.keys[(first + 2 * i + upper) * kTileLen + j] = f32[i];
     }
   }
+}
+
+// The key and value of one position, from a slot anywhere.
+void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
+  const Place place = {slot / task.block_len * task.block_bytes, slot % task.block_len};
+  with_format(task.key_format, [&](auto format) {
+    using Format = decltype(format);
+    if (!task.latent) return widen_key(format, task, place, j, wide);
+    if constexpr (Format::kBits >= 16) widen_latent<Format>(task, place, 1, j, wide);
+  });
+  if (task.latent) return;
+  with_format(task.value_format, [&](auto format) {
+    widen_value(format, task, place, wide.values + j * attention_row_len(task.value_len), 0);
+  });
+}
+
+IBID_INLINE int bits_of(KvFormat format) {
+  return format == KvFormat::kF32 ? 32 : format == KvFormat::kI8 ? 8 : format == KvFormat::kI4 ? 4 : 16;
+}
+
+// Widenings of n scales from `scales` and `zeros` on, as places [at, at + n) of a tile's; n: a multiple of 16.
+IBID_INLINE void read_widenings(const char* scales, const char* zeros, int n, int at, TileScales& to) {
+  for (int i = 0; i < n; i += 16) {
+    const Widening by = widening_of(scales_at(scales + 2 * i, 16), zeros_at(zeros + i, 16));
+    store(to.by[0] + at + i, by.by[0]);
+    store(to.by[1] + at + i, by.by[1]);
+    store(to.plus + at + i, by.plus);
+  }
+}
+
+// The scales of the 16 positions from `place` on, the v-th of a tile.
+IBID_INLINE void read_scales(const AttentionTask& task, Place place, int v, Tile& tile) {
+  if (task.key_format == KvFormat::kI8)
+    store(tile.key_scales.by[0] + 16 * v, scales_at(byte_at(task.key_scales, place, 2 * place.offset), 16));
+  if (task.value_format == KvFormat::kI8)
+    store(tile.value_scales.by[0] + 16 * v, scales_at(byte_at(task.value_scales, place, 2 * place.offset), 16));
+  if (task.key_format == KvFormat::kI4) {
+    for (int group = 0; group < groups_of(task.key_len); ++group) {
+      const int first = group * task.block_len + place.offset;
+      read_widenings(byte_at(task.key_scales, place, 2 * first), byte_at(task.key_zeros, place, first), 16,
+                     group * kTileLen + 16 * v, tile.key_scales);
+    }
+  }
+  if (task.value_format == KvFormat::kI4) {
+    const int n_groups = groups_of(task.value_len), first = place.offset * n_groups;
+    read_widenings(byte_at(task.value_scales, place, 2 * first), byte_at(task.value_zeros, place, first), 16 * n_groups,
+                   16 * v * n_groups, tile.value_scales);
+  }
+}
+
+void tile_of_blocks(const AttentionTask& task, int group, int tile_begin, Range used, int table_end, Tile& tile) {
+  const int key_bits = bits_of(task.key_format), value_bits = bits_of(task.value_format);
+  tile.key_format = task.key_format;
+  tile.value_format = task.value_format;
+  tile.key_stride = task.key_format == KvFormat::kI4 ? task.block_len : task.block_len * key_bits / 8;
+  tile.value_stride = task.value_len * value_bits / 8;
+  tile.n_value_groups = groups_of(task.value_len);
+  tile.fetches_into_second = task.fetches_into_second;
+  const int offset_bits = task.key_format == KvFormat::kI4 ? 8 : key_bits;  // from a position to the next
+  for (int v = used.begin / 16; v < (used.end + 15) / 16; ++v) {
+    const Place place = place_of(task, tile_begin + 16 * v, group);
+    tile.key[v] = byte_at(task.keys, place, place.offset * offset_bits / 8);
+    tile.value[v] = byte_at(task.values, place, place.offset * tile.value_stride);
+    read_scales(task, place, v, tile);
+  }
   tile.next_step = task.block_len / 16 * kLine;
-  tile.next_run = task.block_len * (task.key_len + task.value_len) / kLine;
+  tile.run_lines = task.run_bytes / kLine;
+  tile.key_lines = kTileLen * task.key_len * key_bits / 8 / kLine;
   // The next group's, or after the last one the next tile's first.
   const int next_group = group + 1 < task.n_groups ? group + 1 : 0;
   const int next_begin = next_group > 0 ? tile_begin : tile_begin + kTileLen;
@@ -237,10 +345,16 @@ void tile_of_blocks(const AttentionTask& task, int group, int tile_begin, Range 
     // Where nothing follows, this tile is fetched again, which costs next to nothing.
     const int position = next_begin + 16 * v;
     const Place place = place_of(task, position < table_end ? position : tile_begin + used.begin / 16 * 16, next_group);
-    tile.next_key[v] = element_at<Element>(task.keys, place, place.offset / 16 * kLine);
-    tile.next_value[v] = element_at<Element>(task.values, place, place.offset / 16 * kLine);
-    if constexpr (Format::kHasScales) __builtin_prefetch(element_at<uint16_t>(task.key_scales, place, place.offset));
+    tile.next_key[v] = byte_at(task.keys, place, place.offset / 16 * kLine);
+    tile.next_value[v] = byte_at(task.values, place, place.offset / 16 * kLine);
+    if (place.offset == 0) tile.next_run[v * 16 / task.block_len] = tile.next_key[v];
+    if (place.offset == 0 || v == 0) {
+      for (int byte = 0; byte < task.scales_bytes; byte += kLine)
+        __builtin_prefetch(byte_at(task.keys, place, task.run_bytes + byte));
+    }
   }
+  for (int run = kTileLen / task.block_len; run <= kTileLen / 16; ++run)
+    tile.next_run[run] = tile.next_run[kTileLen / task.block_len - 1];
 }
 
 void begin_piece(const Rows& rows, int n_groups, State& state) {
@@ -375,21 +489,19 @@ IBID_INLINE void merge_rows(Node& left, const Right& right, int n_rows) {
   }
 }
 
-IBID_INLINE Tile<InCache> tile_of(const Widened& wide, int row_len) {
-  Tile<InCache> tile;
-  tile.key_stride = kTileLen;
-  tile.value_stride = row_len;
+IBID_INLINE void tile_of(const Widened& wide, int row_len, Tile& tile) {
+  tile.key_format = tile.value_format = KvFormat::kWidened;
+  tile.key_stride = static_cast<int64_t>(kTileLen * sizeof(float));
+  tile.value_stride = row_len * static_cast<int64_t>(sizeof(float));
   tile.fetches_into_second = false;
   for (int v = 0; v < kTileLen / 16; ++v) {
-    tile.key[v] = wide.keys + 16 * v;
-    tile.value[v] = wide.values + 16 * v * row_len;
+    tile.key[v] = reinterpret_cast<const char*>(wide.keys + 16 * v);
+    tile.value[v] = reinterpret_cast<const char*>(wide.values + 16 * v * row_len);
   }
-  return tile;
 }
 
 // A tile that a path reaches: each token's keys are others, so each has the tile to itself. Out of line, or the loop
 // over plain tiles would be compiled less well (1 % of a decode over blocks of 8).
-template <typename Format>
 __attribute__((noinline)) void path_tile(const AttentionTask& task, const Rows& rows, int tile_begin, State& state) {
   for (int i = 0; i < task.n_queries; ++i) {
     const Range which = {i * task.n_heads, (i + 1) * task.n_heads};
@@ -400,43 +512,45 @@ __attribute__((noinline)) void path_tile(const AttentionTask& task, const Rows& 
     const int base = rows.end[place] - n;  // the path's first position
     Widened wide;
     const Range in_table = {used.begin, least(used.end, base - tile_begin)};
-    if (!in_table.empty()) widen<Format>(task, tile_begin, in_table, 0, wide);
+    if (!in_table.empty()) widen(task, tile_begin, in_table, 0, wide);
     for (int j = most(used.begin, base - tile_begin); j < used.end; ++j) {
-      widen_slot<Format>(task, task.path_slots[task.path_start[i] + tile_begin + j - base], j, wide);
+      widen_slot(task, task.path_slots[task.path_start[i] + tile_begin + j - base], j, wide);
     }
-    strips(task, rows, 0, which, tile_begin, tile_of(wide, rows.row_len), state);
+    Tile tile;
+    tile_of(wide, rows.row_len, tile);
+    strips(task, rows, 0, which, tile_begin, tile, state);
   }
 }
 
-template <typename Format>
 void run_piece(const AttentionTask& task, const Rows& rows, int piece, State& state) {
   begin_piece(rows, task.n_groups, state);
-  const bool direct =
-      rows.n <= kDirectRows && attention_reads_blocks(task.block_len, task.key_len, task.value_len, task.latent);
+  const bool direct = rows.n <= kDirectRows && attention_reads_blocks(task.block_len, task.key_len, task.key_format,
+                                                                      task.value_len, task.value_format, task.latent);
   for (int t = 0; t < kPieceTiles; ++t) {
     const int tile_begin = (piece * kPieceTiles + t) * kTileLen;
     const Range used = {most(rows.lowest - tile_begin, 0), least(rows.highest - tile_begin, kTileLen)};
     if (used.empty()) continue;
     if (rows.path_begin < tile_begin + kTileLen) {
-      path_tile<Format>(task, rows, tile_begin, state);
+      path_tile(task, rows, tile_begin, state);
       continue;
     }
     if (direct) {
       for (int group = 0; group < task.n_groups; ++group) {
-        Tile<Format> tile;
+        Tile tile;
         tile_of_blocks(task, group, tile_begin, used, rows.table_end, tile);
         strips(task, rows, group, {0, rows.n}, tile_begin, tile, state);
       }
       continue;
     }
     Widened wide;
-    widen<Format>(task, tile_begin, used, rows.table_end, wide);
-    strips(task, rows, 0, {0, rows.n}, tile_begin, tile_of(wide, rows.row_len), state);
+    widen(task, tile_begin, used, rows.table_end, wide);
+    Tile tile;
+    tile_of(wide, rows.row_len, tile);
+    strips(task, rows, 0, {0, rows.n}, tile_begin, tile, state);
   }
 }
 
-template <typename Format>
-void run_format(const AttentionTask& task) {
+void run(const AttentionTask& task) {
   Rows rows;
   read_rows(task, rows);
   State state;
@@ -445,7 +559,7 @@ void run_format(const AttentionTask& task) {
   if (task.partial != nullptr) {
     const int stride = attention_partial_len(task.value_len);
     for (int piece = 0; piece < task.n_pieces; ++piece) {
-      run_piece<Format>(task, rows, task.first_piece + piece, state);
+      run_piece(task, rows, task.first_piece + piece, state);
       for (int r = 0; r < n_rows; ++r) {
         float* to = task.partial + piece * task.partial_stride + r * stride;
         to[0] = piece_rows.m(r);
@@ -463,13 +577,13 @@ void run_format(const AttentionTask& task) {
     }
   };
   if (rows.lowest / kPieceLen == (rows.highest - 1) / kPieceLen) {  // nothing to merge
-    run_piece<Format>(task, rows, rows.lowest / kPieceLen, state);
+    run_piece(task, rows, rows.lowest / kPieceLen, state);
     return finish_rows(piece_rows);
   }
   Node nodes[kMaxNodes];
   Carry carry;
   for (int piece = rows.lowest / kPieceLen; piece * kPieceLen < rows.highest; ++piece) {
-    run_piece<Format>(task, rows, piece, state);
+    run_piece(task, rows, piece, state);
     const int n_merged = carry.push(piece);
     const int top = carry.n() - 1 + n_merged;  // of the stack before the merges
     if (n_merged == 0) {
@@ -487,19 +601,6 @@ void run_format(const AttentionTask& task) {
   }
   for (int k = carry.n() - 1; k > 0; --k) merge_rows(nodes[k - 1], nodes[k], n_rows);
   finish_rows(nodes[0]);
-}
-
-void run(const AttentionTask& task) {
-  switch (task.format) {
-    case KvFormat::kF32:
-      return run_format<F32>(task);
-    case KvFormat::kF16:
-      return run_format<F16>(task);
-    case KvFormat::kBF16:
-      return run_format<BF16>(task);
-    case KvFormat::kI8:
-      return run_format<I8>(task);
-  }
 }
 
 void merge(float* out, float* partial, int64_t first_piece, int64_t n, int64_t stride, const float* sink,

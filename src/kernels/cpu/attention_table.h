@@ -16,8 +16,9 @@
 //     m' = max(m, sink), l' = l * exp(m - m') + exp(sink - m'), o' = o * exp(m - m').
 //   out = o / l. (Online softmax: Milakov and Gimelshein, 2018; tiles: Dao et al., 2022; pieces: Dao et al., 2023.)
 // A key's place in all this is its position's, whatever slot it lies in: a path's keys are gathered into their tiles.
-// A tile or piece without a visible position is passed over. Keys and values are F32, F16 or BF16, or codes
-// times their scales (kernels/kv_codes.h), all widened exactly.
+// A tile or piece without a visible position is passed over. Keys and values are F32, F16 or BF16, or the
+// numbers that codes stand for (kernels/kv_codes.h), all widened exactly. Of four bits both are turned: the caller
+// turns queries and outputs.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ inline constexpr int kTileLen = 64;
 inline constexpr int kPieceTiles = 4;
 inline constexpr int kPieceLen = kTileLen * kPieceTiles;
 
-enum class KvFormat : int32_t { kF32, kF16, kBF16, kI8 };
+enum class KvFormat : int32_t { kF32, kF16, kBF16, kI8, kI4, kWidened };  // the last: a tile's copy, no task's
 
 // Some query tokens of one sequence with some heads of one group, which are the rows that read the same keys and
 // values; or with all heads of several groups, which in each tile come one after the other, as their keys and values
@@ -48,8 +49,10 @@ struct AttentionTask {
 
   const void* keys;        // the first KV head's keys in block 0
   const void* values;      // of latent rows the same
-  const void* key_scales;  // of codes, likewise: F16 [block_len]
+  const void* key_scales;  // of codes, likewise, as kernels/paged_kv.h has them; and of four bits the zeros
   const void* value_scales;
+  const void* key_zeros;
+  const void* value_zeros;
   bool latent;          // a block has rows[B][key_len] that are both
   int64_t group_bytes;  // from one KV head to the next
   int64_t block_bytes;
@@ -59,7 +62,10 @@ struct AttentionTask {
   // path_slots[path_start[i], path_start[i + 1]), and `blocks` has the earlier ones alone (kernels/forward_batch.h).
   const int32_t* path_start;
   const int32_t* path_slots;
-  KvFormat format;
+  KvFormat key_format;
+  KvFormat value_format;
+  int32_t run_bytes;  // of a head's keys and values in a block, and of all scales that follow them
+  int32_t scales_bytes;
 
   float scale;
   float soft_cap;            // 0: none
@@ -90,9 +96,16 @@ IBID_CONSTANT int attention_max_rows(int head_len) {
   return kAttentionRowFloats / attention_row_len(head_len) < 96 ? kAttentionRowFloats / attention_row_len(head_len)
                                                                 : 96;
 }
-// Whether keys and values can be read as they lie, and not only through a widened copy.
-IBID_CONSTANT bool attention_reads_blocks(int block_len, int key_len, int value_len, bool latent) {
-  return block_len >= 16 && key_len % 16 == 0 && value_len % 16 == 0 && !latent;
+// Whether keys and values can be read as they lie, and not only through a widened copy. Of four bits: heads whose
+// scales a tile has room for, of whole groups.
+inline constexpr int kTileGroups = 8;
+inline constexpr int kGroupLen = 32;
+IBID_CONSTANT bool attention_reads_part(KvFormat format, int len) {
+  return format == KvFormat::kI4 ? len % kGroupLen == 0 && len <= kTileGroups * kGroupLen : len % 16 == 0;
+}
+IBID_CONSTANT bool attention_reads_blocks(int block_len, int key_len, KvFormat keys, int value_len, KvFormat values,
+                                          bool latent) {
+  return block_len >= 16 && attention_reads_part(keys, key_len) && attention_reads_part(values, value_len) && !latent;
 }
 // Groups of n_rows rows that one task may have, if any: rows lie in strips of 24 at most.
 IBID_CONSTANT int attention_max_groups(int n_rows, int head_len) {

@@ -5,6 +5,7 @@
 #include "kernels/cpu/attention_table.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/table.h"
+#include "kernels/kv_codes.h"
 
 namespace ibid::cpu {
 namespace {
@@ -22,9 +23,25 @@ constexpr int32_t kGroupedPieces = 16;
 // Below this many multiply-adds the caller works alone (about 3 us).
 constexpr int64_t kSerialWork = 1 << 17;
 
-KvFormat format_of(DType dtype) {
-  if (dtype == DType::kI8) return KvFormat::kI8;
-  return dtype == DType::kF32 ? KvFormat::kF32 : dtype == DType::kF16 ? KvFormat::kF16 : KvFormat::kBF16;
+KvFormat format_of(KvType type) {
+  switch (type) {
+    case KvType::kF32:
+      return KvFormat::kF32;
+    case KvType::kF16:
+      return KvFormat::kF16;
+    case KvType::kBF16:
+      return KvFormat::kBF16;
+    case KvType::kI8:
+      return KvFormat::kI8;
+    case KvType::kI4:
+      return KvFormat::kI4;
+  }
+  return KvFormat::kF32;
+}
+
+bool reads_blocks(const PagedKv& kv) {
+  return attention_reads_blocks(kv.block_len, kv.key_len, format_of(kv.dtype.key), kv.value_len,
+                                format_of(kv.dtype.value), kv.kind == KvKind::kLatent);
 }
 
 struct Call {
@@ -100,17 +117,21 @@ struct Call {
     t.latent = kv.kind == KvKind::kLatent;
     t.keys = kv.blocks + kv_element_offset(kv, KvPart::kKey, 0, kv_head, 0);
     t.values = kv.blocks + kv_element_offset(kv, KvPart::kValue, 0, kv_head, 0);
-    if (has_scales(kv)) {
-      t.key_scales = kv.blocks + kv_scale_offset(kv, KvPart::kKey, 0, kv_head);
-      t.value_scales = kv.blocks + kv_scale_offset(kv, KvPart::kValue, 0, kv_head);
-    }
+    if (is_code(kv.dtype.key)) t.key_scales = kv.blocks + kv_scale_offset(kv, KvPart::kKey, 0, kv_head);
+    if (is_code(kv.dtype.value)) t.value_scales = kv.blocks + kv_scale_offset(kv, KvPart::kValue, 0, kv_head);
+    if (kv.dtype.key == KvType::kI4) t.key_zeros = kv.blocks + kv_zero_offset(kv, KvPart::kKey, 0, kv_head);
+    if (kv.dtype.value == KvType::kI4) t.value_zeros = kv.blocks + kv_zero_offset(kv, KvPart::kValue, 0, kv_head);
     t.group_bytes = kv_element_offset(kv, KvPart::kKey, 0, 1, 0) - kv_element_offset(kv, KvPart::kKey, 0, 0, 0);
+    t.run_bytes = static_cast<int32_t>(kv_elements_bytes(kv.dtype.key, kv.key_len, kv.block_len) +
+                                       kv_elements_bytes(kv.dtype.value, kv.value_len, kv.block_len));
+    t.scales_bytes = static_cast<int32_t>(t.group_bytes) - t.run_bytes;
     t.block_bytes = kv.block_bytes;
     t.blocks = reinterpret_cast<const int32_t*>(batch.blocks(s).data());
     t.path_start = batch.path_start == nullptr ? nullptr : batch.path_start + first;
     t.path_slots = batch.path_slots;
     t.block_len = kv.block_len;
-    t.format = format_of(kv.dtype);
+    t.key_format = format_of(kv.dtype.key);
+    t.value_format = format_of(kv.dtype.value);
     t.scale = params.scale;
     t.soft_cap = params.soft_cap;
     t.window = params.window;
@@ -128,6 +149,27 @@ struct Span {
   int64_t first_partial;  // row of the partial states; -1: not split
 };
 
+// Runs a task over a cache of turned heads: its queries turned, and, where they are whole, its outputs turned back.
+void run_turned(const Call& c, AttentionTask task) {
+  const int32_t n_heads = task.n_heads * task.n_groups;
+  float turned[kAttentionRowFloats];
+  if (c.kv.dtype.key == KvType::kI4) {
+    const int64_t row = int64_t{n_heads} * task.key_len;
+    for (int32_t i = 0; i < task.n_queries; ++i) {
+      std::copy_n(task.q + i * task.q_stride, row, turned + i * row);
+      for (int32_t head = 0; head < n_heads; ++head) turn_out(turned + i * row + head * task.key_len, task.key_len);
+    }
+    task.q = turned;
+    task.q_stride = row;
+  }
+  table().attention->run(task);
+  if (c.kv.dtype.value != KvType::kI4 || task.partial != nullptr) return;
+  for (int32_t i = 0; i < task.n_queries; ++i) {
+    for (int32_t head = 0; head < n_heads; ++head)
+      turn_out(task.out + i * task.out_stride + int64_t{head} * task.value_len, task.value_len);
+  }
+}
+
 void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* partials) {
   const int64_t heads = c.n_head_tasks(s);
   const int32_t n_groups = c.n_groups(s);
@@ -138,7 +180,7 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
     const int32_t n_tiles = (c.n_queries(s) + c.queries_a_task - 1) / c.queries_a_task;
     const int32_t first = (n_tiles - 1 - static_cast<int32_t>(part)) * c.queries_a_task;
     const int32_t n = std::min(c.queries_a_task, c.n_queries(s) - first);
-    table().attention->run(c.task(s, c.batch.query_start[s] + first, n, chunk, n_groups));
+    run_turned(c, c.task(s, c.batch.query_start[s] + first, n, chunk, n_groups));
     return;
   }
   AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk, n_groups);
@@ -148,7 +190,7 @@ void run_task(const Call& c, const Span& span, int32_t s, int64_t index, float* 
   task.n_pieces = static_cast<int32_t>((part + 1) * n_pieces / n_runs - first);
   task.partial_stride = c.partial_rows(s) * state_len;
   task.partial = partials + (span.first_partial + c.partial_row(s, chunk)) * state_len + first * task.partial_stride;
-  table().attention->run(task);
+  run_turned(c, task);
 }
 
 void merge_split(const Call& c, const Span& span, int32_t s, float* partials) {
@@ -157,9 +199,10 @@ void merge_split(const Call& c, const Span& span, int32_t s, float* partials) {
     const AttentionTask task = c.task(s, c.batch.query_start[s], c.n_queries(s), chunk, 1);
     float* states = partials + (span.first_partial + c.partial_row(s, chunk)) * state_len;
     for (int64_t i = 0; i < int64_t{c.n_queries(s)} * task.n_heads; ++i) {
-      table().attention->merge(task.out + i / task.n_heads * task.out_stride + i % task.n_heads * c.kv.value_len,
-                               states + i * state_len, c.first_piece(s), n_pieces, c.partial_rows(s) * state_len,
+      float* out = task.out + i / task.n_heads * task.out_stride + i % task.n_heads * c.kv.value_len;
+      table().attention->merge(out, states + i * state_len, c.first_piece(s), n_pieces, c.partial_rows(s) * state_len,
                                task.sinks == nullptr ? nullptr : task.sinks + i % task.n_heads, c.kv.value_len);
+      if (c.kv.dtype.value == KvType::kI4) turn_out(out, c.kv.value_len);
     }
   }
 }
@@ -214,8 +257,7 @@ void paged_attention(Stream& s, const TensorView& out, const TensorView& q, cons
     most_queries = std::max(most_queries, c.n_queries(i));
   }
   c.max_groups = 1;
-  if (batch.path_start == nullptr && c.head_chunks == 1 &&
-      attention_reads_blocks(kv.block_len, kv.key_len, kv.value_len, kv.kind == KvKind::kLatent)) {
+  if (batch.path_start == nullptr && c.head_chunks == 1 && reads_blocks(kv)) {
     const int32_t most = attention_max_groups(most_queries * c.group, c.longest_head());
     for (int32_t n = 2; n <= std::min(most, kv.n_kv_heads); ++n)
       c.max_groups = kv.n_kv_heads % n == 0 ? n : c.max_groups;

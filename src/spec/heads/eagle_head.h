@@ -49,7 +49,7 @@ struct EagleSizes {
   int32_t n_kept = 0;       // rows of features that are kept between passes
   int32_t n_blocks = 0;     // for its keys and values
   int32_t block_len = 16;   // B
-  DType kv_dtype = DType::kF16;
+  KvTypes kv_dtype;
   int32_t context_len = 0;    // maximum pairs of a sequence
   int32_t step_tokens = 512;  // tokens of the target's largest step
   int32_t most_rows() const { return n_rows > 0 ? n_rows : n_sequences; }

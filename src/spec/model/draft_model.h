@@ -34,7 +34,7 @@
 namespace ibid {
 
 struct DraftModelOptions {
-  DType kv_dtype = DType::kF16;
+  KvTypes kv_dtype;
   int32_t block_len = 16;            // B
   int64_t kv_bytes = 0;              // at least one sequence of longest_read() tokens
   int32_t step_tokens = 256;         // T of the largest pass
