@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/check.h"
+
 namespace ibid {
 
 size_t PictureEncoder::Hash::operator()(const Sha256Digest& digest) const {
@@ -16,6 +18,7 @@ PictureEncoder::PictureEncoder(const Tower& tower, Stream& stream, int64_t max_k
     : tower_(tower), stream_(stream), clock_(clock), max_kept_bytes_(max_kept_bytes) {}
 
 void PictureEncoder::add(AdmittedRequest request) {
+  CHECK(request->to_encode != nullptr && !request->to_encode->empty(), "a request that waits for no picture");
   const auto n = static_cast<int64_t>(request->to_encode->size());
   n_sequences_ += request->n_sequences();
   waiting_.push_back({std::move(request)});
