@@ -11,12 +11,14 @@ import chat_checks
 import engine_checks
 import error_checks
 import look_checks
+import picture_checks
 import reach_checks
 import served_checks
 import text_checks
 import work_checks
 
-MODULES = (chat_checks, work_checks, text_checks, error_checks, engine_checks, look_checks, served_checks, reach_checks)
+MODULES = (chat_checks, work_checks, picture_checks, text_checks, error_checks, engine_checks, look_checks, served_checks,
+           reach_checks)
 
 
 class World:

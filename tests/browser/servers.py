@@ -10,9 +10,11 @@ import harness  # noqa: E402
 
 
 class Server(harness.Server):
-    def __init__(self, *options, port=0, key=None):
+    """`model`: another one than the default."""
+
+    def __init__(self, *options, port=0, key=None, model=None):
         self.headers = {"X-Api-Key": key} if key else {}
-        super().__init__([harness.IBID, "serve", *harness.default_model(), "--port", port, "--log-json", *options,
+        super().__init__([harness.IBID, "serve", *([model] if model else harness.default_model()), "--port", port, "--log-json", *options,
                           *(["--api-key", key] if key else [])], seconds=120)
 
     def engine(self):

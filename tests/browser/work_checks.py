@@ -206,7 +206,7 @@ def test_files(w):
         node = page.send("DOM.querySelector", nodeId=page.send("DOM.getDocument")["root"]["nodeId"], selector="#attach-file")
         page.send("DOM.setFileInputFiles", files=[f"{folder}/notes.txt", f"{folder}/cat.png"], nodeId=node["nodeId"])
         page.until("document.querySelectorAll('#attached li').length === 1")
-        page.until("document.getElementById('status').innerText === 'cat.png is no text. Pictures and other files cannot be read.'")
+        page.until("document.getElementById('status').innerText === 'cat.png is a picture. This model reads no pictures.'")
     transfer = """((kind, text) => { const data = new DataTransfer();
         kind === 'drop' ? data.items.add(new File([text], 'dropped.csv')) : data.setData('text/plain', text);
         const event = kind === 'drop' ? new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }) :

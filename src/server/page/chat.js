@@ -184,10 +184,10 @@ function finish(views, messages, parent, failure) {
   if (failure) showFailure(failure, chat.leaf);
 }
 
-// A further version of a question, with the same files.
+// A further version of a question, with the same files and pictures.
 function askAgain(i, content) {
-  const { parent, files } = chat.messages[i];
-  answerQuestion(parent, { role: "user", content, ...(files && { files }) });
+  const { parent, files, pictures } = chat.messages[i];
+  answerQuestion(parent, { role: "user", content, ...(files && { files }), ...(pictures && { pictures }) });
 }
 
 function answerQuestion(parent, message) {
@@ -335,13 +335,13 @@ function send(event) {
   event.preventDefault();
   const text = $("input").value.trim();
   if (running) return;
-  const files = takeFiles();
-  if (text === "" && files.length === 0) return;
+  const given = takeFiles();
+  if (text === "" && !given.files && !given.pictures) return;
   closePanel();
   $("input").value = "";
   fit();
   if (chat.leaf >= 0) delete chat.messages[chat.leaf].failure;
-  answerQuestion(chat.leaf, { role: "user", content: text, ...(files.length > 0 && { files }) });
+  answerQuestion(chat.leaf, { role: "user", content: text, ...given });
 }
 
 function openPanel(isOpen) {

@@ -2,6 +2,7 @@
 import { fileNodes } from "./attach.js";
 import { callCards, callForm } from "./calls.js";
 import { render, renderQuestion } from "./markdown.js";
+import { pictureNode } from "./pictures.js";
 import { tokensNode } from "./tokens.js";
 
 const $ = (id) => document.getElementById(id);
@@ -167,6 +168,9 @@ export function addQuestion(message, { passed = false, versions = null, onEdit }
     foot.append(edit);
     const text = make("div", "text");
     renderQuestion(text, message.content, canCopy);
+    const pictures = make("div", "pictures");
+    pictures.append(...(message.pictures ?? []).map(pictureNode));
+    if (message.pictures) node.append(pictures);
     node.append(...fileNodes(message.files ?? []), text);
     if (passed) node.append(make("p", "faint", "Not answered, so not sent along."));
     node.append(foot);

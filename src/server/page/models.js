@@ -23,6 +23,8 @@ function once(list) {
 
 export const modelNow = () => [wished, rememberedModel()].map((id) => models.find((model) => model.id === id)).find(Boolean) ?? models[0];
 export const isUnloaded = () => modelNow()?.loaded === false;
+// A model that is not loaded may read them.
+export const readsPictures = () => modelNow()?.capabilities?.includes("vision") ?? isUnloaded();
 export const contextNow = () => modelNow()?.max_model_len ?? 0;
 // What a request names: nothing where there is nothing to choose.
 export const modelToAsk = () => models.length > 1 ? modelNow().id : undefined;

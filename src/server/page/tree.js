@@ -1,6 +1,7 @@
 // A chat as a tree: an edited question or another answer is a further child of the same message, and nothing is lost.
 //   chat:    { id, title, changed, messages, leaf, model }; model is the name of the one it asks, if it has chosen; leaf is the last message shown, -1 where there is none.
 //   message: { role: "user" | "assistant" | "tool", parent, content, … }; parent is an index below its own, or -1.
+import { isPictureUrl } from "./pictures.js";
 
 const kRoles = ["user", "assistant", "tool"];
 const kMost = 100_000;  // messages
@@ -39,7 +40,7 @@ export function choose(chat, i) {
 export function title(chat) {
   if (chat.title) return chat.title.slice(0, 80);
   const first = chat.messages[0];
-  return (first?.content || first?.files?.[0]?.name || "New chat").slice(0, 80);
+  return (first?.content || first?.files?.[0]?.name || first?.pictures?.[0]?.name || "New chat").slice(0, 80);
 }
 
 // ---- from a file, or from an older page: what is no chat is null
@@ -48,6 +49,9 @@ const count = (value) => Number.isFinite(value) ? value : 0;
 
 function saneFiles(files) {
   return files.flatMap((file) => typeof file?.text === "string" ? [{ name: text(file.name), text: file.text }] : []);
+}
+function sanePictures(pictures) {
+  return pictures.flatMap((picture) => isPictureUrl(picture?.url) ? [{ name: text(picture.name), url: picture.url }] : []);
 }
 function saneCalls(calls) {
   return calls.flatMap((call) => typeof call?.name !== "string" ? [] :
@@ -64,6 +68,7 @@ function saneMessage(given, parent) {
     if (typeof given[key] === "string" && given[key]) message[key] = given[key];
   }
   if (Array.isArray(given.files)) message.files = saneFiles(given.files);
+  if (Array.isArray(given.pictures)) message.pictures = sanePictures(given.pictures);
   if (Array.isArray(given.calls)) message.calls = saneCalls(given.calls);
   if (Array.isArray(given.tokens)) message.tokens = saneTokens(given.tokens);
   if (Number.isFinite(given.used)) message.used = given.used;
