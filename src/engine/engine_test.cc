@@ -313,7 +313,6 @@ TEST(EngineSize, EveryRunningSequenceNeedsATokenAndARow) {
   EXPECT_FALSE(size_engine(model.facts(), {.step_tokens = 3, .max_sequences = 4}).ok());
   EXPECT_FALSE(size_engine(model.facts(), {.max_sequences = 4, .max_rows = 3}).ok());
   EXPECT_FALSE(size_engine(model.facts(), {.max_sequences = 0}).ok());
-  EXPECT_FALSE(size_engine(model.facts(), {.kv_dtype = DType::kQ8_0}).ok());
   const auto sized = size_engine(model.facts(), {.max_sequences = 8});
   ASSERT_TRUE(sized.ok());
   EXPECT_EQ(sized->max_rows, 8);

@@ -28,8 +28,7 @@ std::string gguf_architecture(const ModelConfig& c) {
                                                                        {"qwen3_moe", "qwen3moe"},
                                                                        {"qwen3_vl", "qwen3vl"},
                                                                        {"qwen3_vl_text", "qwen3vl"},
-                                                                       {"qwen3_vl_moe", "qwen3vlmoe"},
-                                                                       {"qwen3_vl_moe_text", "qwen3vlmoe"},
+
                                                                        {"glm4_moe", "glm4moe"},
                                                                        {"minimax_m2", "minimax-m2"},
                                                                        {"hunyuan_v1_moe", "hunyuan-moe"},

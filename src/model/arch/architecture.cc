@@ -7,7 +7,7 @@ namespace {
 
 using namespace arch;
 
-const std::array<Architecture, 67> kArchitectures = {{
+const std::array<Architecture, 66> kArchitectures = {{
     {"llama", "llama", llama_from_gguf, llama_from_folder, kLlamaNames},
     {"", "mistral", llama_from_gguf, mistral_from_folder, kLlamaNames},  // GGUF calls mistral llama
     {"qwen2", "qwen2", qwen2_from_gguf, qwen2_from_folder, kLlamaNames},
@@ -17,9 +17,8 @@ const std::array<Architecture, 67> kArchitectures = {{
     {"qwen2moe", "qwen2_moe", qwen2moe_from_gguf, qwen2moe_from_folder, kLlamaNames},
     {"qwen3moe", "qwen3_moe", qwen3moe_from_gguf, qwen3moe_from_folder, kLlamaNames},
     {"qwen3vl", "qwen3_vl", qwen3vl_from_gguf, qwen3vl_from_folder, kLlamaNames},
-    {"qwen3vlmoe", "qwen3_vl_moe", qwen3vl_from_gguf, qwen3vl_from_folder, kLlamaNames},
+    {"qwen3vlmoe", "", qwen3vl_from_gguf, qwen3vl_from_folder, kLlamaNames},
     {"", "qwen3_vl_text", qwen3vl_from_gguf, qwen3vl_from_folder, kLlamaNames},
-    {"", "qwen3_vl_moe_text", qwen3vl_from_gguf, qwen3vl_from_folder, kLlamaNames},
     {"olmoe", "olmoe", olmoe_from_gguf, olmoe_from_folder, kLlamaNames},
     {"granitemoe", "granitemoe", granitemoe_from_gguf, granitemoe_from_folder, kLlamaNames},
     {"glm4moe", "glm4_moe", glm4moe_from_gguf, glm4moe_from_folder, kLlamaNames},

@@ -98,10 +98,7 @@ Result<ModelConfig> qwen3vl_from_gguf(const ModelFile& file) {
 Result<ModelConfig> qwen3vl_from_folder(const ModelFile& file) {
   const std::string prefix = file.has_meta("text_config.hidden_size") ? "text_config." : "";
   TRY(flag_must_be(file, prefix + "attention_bias", false));
-  const bool has_experts = file.has_meta(prefix + "num_experts") || file.has_meta(prefix + "num_local_experts");
-  ASSIGN_OR_RETURN(
-      ModelConfig config,
-      from_folder(file, {.head_len = 128, .experts = has_experts ? Experts::kRead : Experts::kRefused}, prefix));
+  ASSIGN_OR_RETURN(ModelConfig config, from_folder(file, {.head_len = 128}, prefix));
   config.qk_norm = true;
   TRY(rope_axes_from_folder(file, prefix, config));
   const std::string added = "vision_config.deepstack_visual_indexes";
@@ -109,7 +106,6 @@ Result<ModelConfig> qwen3vl_from_folder(const ModelFile& file) {
     ASSIGN_OR_RETURN(const std::vector<int64_t> layers, file.meta_ints(added));
     TRY(set_picture_layers(std::ssize(layers), added, config));
   }
-  if (has_experts) TRY(experts_from_folder(file, prefix, {}, config));
   return config;
 }
 

@@ -216,8 +216,7 @@ TowerKind kind_of(const std::string& model_type) {
 }
 
 bool is_known(const std::string& model_type) {
-  return model_type == "gemma3" || model_type == "qwen3_vl" || model_type == "qwen3_vl_moe" ||
-         model_type == "qwen3_5" || model_type == "qwen3_5_moe";
+  return model_type == "gemma3" || model_type == "qwen3_vl" || model_type == "qwen3_5" || model_type == "qwen3_5_moe";
 }
 
 }  // namespace
