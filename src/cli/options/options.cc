@@ -417,7 +417,7 @@ void add_machine_options(CLI::App* command, ModelArgs& o) {
   command
       ->add_option_function<std::string>(
           "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *kv_types_from_name(name); },
-          "type of the KV cache: " + std::string(kKvTypeNames))
+          "KV cache: " + std::string(kKvTypeNames))
       ->check(CLI::Validator(kv_dtype_fault, "DTYPE"));
   command
       ->add_option_function<std::string>(

@@ -600,7 +600,7 @@ TEST(Record, AHeadOfAnImpossibleEngineIsRefused) {
   };
   EXPECT_TRUE(is_read([](record::Head&) {}));
   EXPECT_FALSE(is_read([](record::Head& h) { h.options.block_len = 0; }));
-  EXPECT_FALSE(is_read([](record::Head& h) { h.options.kv_dtype = static_cast<DType>(200); }));
+  EXPECT_FALSE(is_read([](record::Head& h) { h.options.kv_dtype.key = static_cast<KvType>(20); }));
   EXPECT_FALSE(is_read([](record::Head& h) { h.options.policy = static_cast<PolicyKind>(77); }));
   EXPECT_FALSE(is_read([](record::Head& h) { h.n_blocks = 1 << 30; }));
   EXPECT_FALSE(is_read([](record::Head& h) { h.vocab_size = -1; }));
