@@ -285,7 +285,7 @@ TEST(ServerApis, RefusalsHaveTheFormOfTheApi) {
       const auto& [path, body, wanted] : std::initializer_list<std::tuple<const char*, const char*, const char*>>{
           {"/v1/messages", R"({"messages":[]})", "invalid_request_error"},
           {"/v1/messages", R"({"max_tokens":5,"messages":[{"role":"user","content":[{"type":"image"}]}]})",
-           "messages[0].content[0].type"},
+           "messages[0].content[0].source"},
           {"/v1/messages",
            R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],"tools":[{"type":"bash_20250124","name":"x"}]})",
            "tools[0].type"},
@@ -297,7 +297,7 @@ TEST(ServerApis, RefusalsHaveTheFormOfTheApi) {
           {"/v1/responses", R"({"input":[{"type":"item_reference","id":"x"}]})", "input[0].type"},
           {"/v1/responses", R"({"input":"x","previous_response_id":"resp_1"})", "previous_response_id"},
           {"/v1/responses", R"({})", "input"},
-          {"/api/chat", R"({"messages":[{"role":"user","content":"x","images":["a"]}]})", "messages[0].images"},
+          {"/api/chat", R"({"messages":[{"role":"user","content":"x","images":["a"]}]})", "reads no pictures"},
           {"/api/chat", R"({"messages":[{"role":"user","content":"x"}],"options":{"num_ctx":9999999}})",
            "options.num_ctx"},
           {"/api/generate", R"({"prompt":"x","suffix":"y"})", "suffix"},

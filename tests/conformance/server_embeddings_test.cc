@@ -277,7 +277,7 @@ TEST(ServerEmbeddings, OfConversationsAreThoseOfWhatTheTemplateMakesOfThem) {
   EXPECT_EQ(error_param(client.post("/v1/embeddings", R"({"messages":[]})")), "messages");
   EXPECT_EQ(
       error_param(client.post("/v1/embeddings", R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})")),
-      "messages[0].content[0].type");
+      "messages[0].content[0].image_url");
 }
 
 TEST(ServerEmbeddings, OfConversationsAreWhatAnEncoderIsInvokedFor) {
