@@ -190,7 +190,7 @@ Result<AdmittedRequest> Engine::admit(Request request) const {
       if (p.rows->n_cells() <= most) continue;
       return invalid("A picture has " + std::to_string(p.rows->n_cells()) +
                          " tokens, which one step must compute, and " + std::to_string(most) +
-                         " fit; start with a larger --step-tokens.",
+                         " fit; start with a larger --max-tokens-per-step.",
                      "image_url");
     }
   }

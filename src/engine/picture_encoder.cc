@@ -1,18 +1,11 @@
 #include "engine/picture_encoder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "base/check.h"
 
 namespace ibid {
-
-size_t PictureEncoder::Hash::operator()(const Sha256Digest& digest) const {
-  size_t value = 0;
-  std::memcpy(&value, digest.data(), sizeof value);
-  return value;
-}
 
 PictureEncoder::PictureEncoder(const Tower& tower, Stream& stream, int64_t max_kept_bytes, const Clock& clock)
     : tower_(tower), stream_(stream), clock_(clock), max_kept_bytes_(max_kept_bytes) {}

@@ -55,9 +55,6 @@ class PictureEncoder {
   const PictureStats& stats() const { return stats_; }
 
  private:
-  struct Hash {
-    size_t operator()(const Sha256Digest& digest) const;
-  };
   using Values = std::shared_ptr<const std::vector<float>>;
   struct Kept {
     Sha256Digest digest;
@@ -80,7 +77,7 @@ class PictureEncoder {
   std::unique_ptr<TowerRun> run_;  // of the first one's next picture; null: not begun
   int32_t n_sequences_ = 0;
   std::list<Kept> kept_;  // the last shown first
-  std::unordered_map<Sha256Digest, std::list<Kept>::iterator, Hash> by_digest_;
+  std::unordered_map<Sha256Digest, std::list<Kept>::iterator, PictureHash> by_digest_;
   std::shared_ptr<std::atomic<int64_t>> held_bytes_ = std::make_shared<std::atomic<int64_t>>(0);  // of all rows
   PictureStats stats_;
 };

@@ -1,5 +1,5 @@
-// Vision towers and the models behind them against transformers (tools/make_golden_vision.py): each picture's rows, and
-// the logits of a prompt with two pictures, from the folder and from GGUF files of the same weights.
+// Vision towers and the models that read them against transformers (tools/make_golden_vision.py): each picture's rows,
+// and the logits of a prompt with two pictures, from the folder and from GGUF files of the same weights.
 #include <gtest/gtest.h>
 
 #include <algorithm>

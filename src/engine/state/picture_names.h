@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -31,14 +30,6 @@ class PictureNames {
  private:
   static constexpr size_t kMost = 1 << 16;  // remembered
 
-  struct Hash {
-    size_t operator()(const Sha256Digest& digest) const {
-      size_t value = 0;
-      std::memcpy(&value, digest.data(), sizeof value);
-      return value;
-    }
-  };
-
   TokenId of(const Sha256Digest& digest) {
     if (const auto known = names_.find(digest); known != names_.end()) return known->second;
     if (next_ == std::numeric_limits<int32_t>::min()) return TokenId::kNone;
@@ -46,7 +37,7 @@ class PictureNames {
     return names_.emplace(digest, TokenId{next_--}).first->second;
   }
 
-  std::unordered_map<Sha256Digest, TokenId, Hash> names_;
+  std::unordered_map<Sha256Digest, TokenId, PictureHash> names_;
   int32_t next_ = raw(TokenId::kNone) - 1;
 };
 

@@ -66,7 +66,7 @@ IBID_INLINE const char* byte_at(const void* blocks, Place place, int64_t byte) {
 IBID_INLINE constexpr int groups_of(int len) { return (len + kGroupLen - 1) / kGroupLen; }
 
 // The F16 scales of `len` positions (or groups) from `from` on, or the zeros: 16 at a time, and of a block of eight its
-// own twice. Nothing behind them is read.
+// own twice. Nothing after them is read.
 IBID_INLINE f32x16 scales_at(const char* from, int len) {
   if (len >= 16) return load_f16(reinterpret_cast<const uint16_t*>(from));
   alignas(64) uint16_t some[16] = {};

@@ -66,6 +66,7 @@ TEST(BadTowers, AreRefusedByName) {
                         {"gemma3_vision", "mm_tokens_per_image", "8", "square"},
                         {"gemma3_vision", "mm_tokens_per_image", "25", "cells"},
                         {"gemma3_vision", "image_size", "56", "shape"},
+                        {"gemma3_vision", "patch_size", "512", "cells"},
                         {"gemma3_vision", "num_attention_heads", "32", "heads"},
                         {"gemma3_vision", "layer_norm_eps", "0.0", "eps"}};
   for (const Case& c : cases) {

@@ -4,13 +4,24 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "base/sha256.h"
 
 namespace ibid {
+
+// For tables by digest.
+struct PictureHash {
+  size_t operator()(const Sha256Digest& digest) const {
+    size_t value = 0;
+    std::memcpy(&value, digest.data(), sizeof value);
+    return value;
+  }
+};
 
 struct PictureRows {
   // Of the picture's pixels, of how they were made into patches, and of the tower's weights: all that the rows follow

@@ -4,9 +4,13 @@
 #include <cmath>
 
 #include "base/quoted.h"
+#include "model/arch/common.h"
 
 namespace ibid {
 namespace {
+
+using arch::bounded_size;
+using arch::must_be;
 
 constexpr std::array<WeightName, 23> kQwenTowerNames = {{
     {"v.patch_embd.weight", "visual.patch_embed.proj.weight"},
@@ -78,15 +82,6 @@ constexpr std::array<WeightName, 23> kOldSiglipNames = {{IBID_SIGLIP_NAMES("visi
 
 constexpr int64_t kMostLayers = 1024, kMostWidth = 1 << 16, kMostSide = 1 << 10;
 
-// A size of 1 to `most`.
-Status read_size(const ModelFile& file, const std::string& key, int64_t most, int64_t& out) {
-  ASSIGN_OR_RETURN(out, file.meta_int(key));
-  if (out >= 1 && out <= most) return {};
-  return invalid(
-      "the vision tower's " + in_quotes(key) + " is " + std::to_string(out) + "; expected 1 to " + std::to_string(most),
-      key);
-}
-
 Result<int64_t> square_root(int64_t square, const std::string& key) {
   for (int64_t side = 1; side <= kMostSide; ++side) {
     if (side * side == square) return side;
@@ -123,20 +118,17 @@ Status check(const TowerConfig& c, const std::string& file) {
 
 Result<TowerConfig> qwen_from_folder(const ModelFile& file, TowerConfig c) {
   const std::string v = "vision_config.";
-  TRY(read_size(file, v + "depth", kMostLayers, c.n_layers));
-  TRY(read_size(file, v + "hidden_size", kMostWidth, c.width));
-  TRY(read_size(file, v + "intermediate_size", kMostWidth, c.ffn_len));
-  TRY(read_size(file, v + "num_heads", kMostWidth, c.n_heads));
-  TRY(read_size(file, v + "patch_size", kMostSide, c.patch_side));
-  TRY(read_size(file, v + "temporal_patch_size", 8, c.n_frames));
-  TRY(read_size(file, v + "spatial_merge_size", 8, c.merge));
-  TRY(read_size(file, v + "out_hidden_size", kMostWidth, c.out_width));
+  ASSIGN_OR_RETURN(c.n_layers, bounded_size(file, v + "depth", kMostLayers));
+  ASSIGN_OR_RETURN(c.width, bounded_size(file, v + "hidden_size", kMostWidth));
+  ASSIGN_OR_RETURN(c.ffn_len, bounded_size(file, v + "intermediate_size", kMostWidth));
+  ASSIGN_OR_RETURN(c.n_heads, bounded_size(file, v + "num_heads", kMostWidth));
+  ASSIGN_OR_RETURN(c.patch_side, bounded_size(file, v + "patch_size", kMostSide));
+  ASSIGN_OR_RETURN(c.n_frames, bounded_size(file, v + "temporal_patch_size", 8));
+  ASSIGN_OR_RETURN(c.merge, bounded_size(file, v + "spatial_merge_size", 8));
+  ASSIGN_OR_RETURN(c.out_width, bounded_size(file, v + "out_hidden_size", kMostWidth));
   ASSIGN_OR_RETURN(const int64_t n_positions, file.meta_int(v + "num_position_embeddings"));
   ASSIGN_OR_RETURN(c.grid_side, square_root(n_positions, v + "num_position_embeddings"));
-  ASSIGN_OR_RETURN(const std::string act, file.meta_string(v + "hidden_act", "gelu_pytorch_tanh"));
-  if (act != "gelu_pytorch_tanh")
-    return unsupported("the vision tower's activation is " + in_quotes(act) + "; ibid runs gelu_pytorch_tanh",
-                       v + "hidden_act");
+  TRY(must_be(file, v + "hidden_act", "gelu_pytorch_tanh"));
   if (file.has_meta(v + "deepstack_visual_indexes")) {
     ASSIGN_OR_RETURN(c.deep_layers, file.meta_ints(v + "deepstack_visual_indexes"));
   }
@@ -146,22 +138,19 @@ Result<TowerConfig> qwen_from_folder(const ModelFile& file, TowerConfig c) {
 Result<TowerConfig> gemma3_from_folder(const ModelFile& file, TowerConfig c) {
   const std::string v = "vision_config.";
   int64_t image_side = 0, n_cells = 0;
-  TRY(read_size(file, v + "num_hidden_layers", kMostLayers, c.n_layers));
-  TRY(read_size(file, v + "hidden_size", kMostWidth, c.width));
-  TRY(read_size(file, v + "intermediate_size", kMostWidth, c.ffn_len));
-  TRY(read_size(file, v + "num_attention_heads", kMostWidth, c.n_heads));
-  TRY(read_size(file, v + "patch_size", kMostSide, c.patch_side));
-  TRY(read_size(file, v + "image_size", 1 << 14, image_side));
-  TRY(read_size(file, "mm_tokens_per_image", 1 << 16, n_cells));
-  TRY(read_size(file, "text_config.hidden_size", kMostWidth, c.out_width));
+  ASSIGN_OR_RETURN(c.n_layers, bounded_size(file, v + "num_hidden_layers", kMostLayers));
+  ASSIGN_OR_RETURN(c.width, bounded_size(file, v + "hidden_size", kMostWidth));
+  ASSIGN_OR_RETURN(c.ffn_len, bounded_size(file, v + "intermediate_size", kMostWidth));
+  ASSIGN_OR_RETURN(c.n_heads, bounded_size(file, v + "num_attention_heads", kMostWidth));
+  ASSIGN_OR_RETURN(c.patch_side, bounded_size(file, v + "patch_size", kMostSide));
+  ASSIGN_OR_RETURN(image_side, bounded_size(file, v + "image_size", 1 << 14));
+  ASSIGN_OR_RETURN(n_cells, bounded_size(file, "mm_tokens_per_image", 1 << 16));
+  ASSIGN_OR_RETURN(c.out_width, bounded_size(file, "text_config.hidden_size", kMostWidth));
   TRY(read_eps(file, v + "layer_norm_eps", 1e-6, c));
-  ASSIGN_OR_RETURN(const std::string act, file.meta_string(v + "hidden_act", "gelu_pytorch_tanh"));
-  if (act != "gelu_pytorch_tanh")
-    return unsupported("the vision tower's activation is " + in_quotes(act) + "; ibid runs gelu_pytorch_tanh",
-                       v + "hidden_act");
+  TRY(must_be(file, v + "hidden_act", "gelu_pytorch_tanh"));
   ASSIGN_OR_RETURN(const int64_t cells_side, square_root(n_cells, "mm_tokens_per_image"));
   c.grid_side = image_side / c.patch_side;
-  if (c.grid_side % cells_side != 0)
+  if (c.grid_side < 1 || c.grid_side % cells_side != 0)
     return invalid("the vision tower makes " + std::to_string(n_cells) + " cells of " + std::to_string(c.grid_side) +
                        " patches a side",
                    "mm_tokens_per_image");
@@ -185,13 +174,13 @@ Result<TowerConfig> from_gguf(const ModelFile& file) {
                        key);
   }
   int64_t image_side = 0;
-  TRY(read_size(file, v + "block_count", kMostLayers, c.n_layers));
-  TRY(read_size(file, v + "embedding_length", kMostWidth, c.width));
-  TRY(read_size(file, v + "feed_forward_length", kMostWidth, c.ffn_len));
-  TRY(read_size(file, v + "attention.head_count", kMostWidth, c.n_heads));
-  TRY(read_size(file, v + "patch_size", kMostSide, c.patch_side));
-  TRY(read_size(file, v + "image_size", 1 << 14, image_side));
-  TRY(read_size(file, v + "projection_dim", kMostWidth, c.out_width));
+  ASSIGN_OR_RETURN(c.n_layers, bounded_size(file, v + "block_count", kMostLayers));
+  ASSIGN_OR_RETURN(c.width, bounded_size(file, v + "embedding_length", kMostWidth));
+  ASSIGN_OR_RETURN(c.ffn_len, bounded_size(file, v + "feed_forward_length", kMostWidth));
+  ASSIGN_OR_RETURN(c.n_heads, bounded_size(file, v + "attention.head_count", kMostWidth));
+  ASSIGN_OR_RETURN(c.patch_side, bounded_size(file, v + "patch_size", kMostSide));
+  ASSIGN_OR_RETURN(image_side, bounded_size(file, v + "image_size", 1 << 14));
+  ASSIGN_OR_RETURN(c.out_width, bounded_size(file, v + "projection_dim", kMostWidth));
   TRY(read_eps(file, v + "attention.layer_norm_epsilon", 1e-6, c));
   c.grid_side = image_side / c.patch_side;
   if (c.kind == TowerKind::kQwen) {
