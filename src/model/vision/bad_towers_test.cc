@@ -49,7 +49,7 @@ TEST(BadTowers, AreRefusedByName) {
   const Case cases[] = {{"qwen3vl_vision", "depth", "0", "depth"},
                         {"qwen3vl_vision", "depth", "7", "visual.blocks"},
                         {"qwen3vl_vision", "hidden_size", "1099511627776", "hidden_size"},
-                        {"qwen3vl_vision", "hidden_size", "64", "64"},
+                        {"qwen3vl_vision", "hidden_size", "64", "of 6144 numbers"},
                         {"qwen3vl_vision", "num_heads", "3", "heads"},
                         {"qwen3vl_vision", "num_heads", "0", "num_heads"},
                         {"qwen3vl_vision", "patch_size", "5", "numbers"},
@@ -65,7 +65,8 @@ TEST(BadTowers, AreRefusedByName) {
                         {"qwen3vl_vision", "out_hidden_size", "48", "shape"},
                         {"gemma3_vision", "mm_tokens_per_image", "8", "square"},
                         {"gemma3_vision", "mm_tokens_per_image", "25", "cells"},
-                        {"gemma3_vision", "image_size", "56", "shape"},
+                        {"gemma3_vision", "image_size", "56", "cells"},
+                        {"gemma3_vision", "image_size", "36", "shape"},
                         {"gemma3_vision", "patch_size", "512", "cells"},
                         {"gemma3_vision", "num_attention_heads", "32", "heads"},
                         {"gemma3_vision", "layer_norm_eps", "0.0", "eps"}};
