@@ -108,11 +108,12 @@ void clamped_silu_mul(const TensorView& out, const TensorView& gate, const Tenso
 }
 
 void rope_angles(const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions) {
-  const auto n_axes = static_cast<int64_t>(positions.size()) / cos_sin.n_rows();
+  const bool has_axes = static_cast<int64_t>(positions.size()) > cos_sin.n_rows();
+  const int64_t stride = has_axes ? ops::kRopeAxes : 1;
   for (int64_t t = 0; t < cos_sin.n_rows(); ++t) {
     for (int i = 0; i < rope.n_pairs; ++i) {
-      const int64_t axis = n_axes > 1 && rope.axes != nullptr ? rope.axes[i] : 0;
-      const double angle = positions[static_cast<size_t>(t * n_axes + axis)] * rope.frequency[i];
+      const int64_t axis = has_axes && rope.axes != nullptr ? rope.axes[i] : 0;
+      const double angle = positions[static_cast<size_t>(t * stride + axis)] * rope.frequency[i];
       set(cos_sin, t, i, std::cos(angle) * rope.magnitude);
       set(cos_sin, t, rope.n_pairs + i, std::sin(angle) * rope.magnitude);
     }
