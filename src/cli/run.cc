@@ -12,8 +12,10 @@
 #include "base/quoted.h"
 #include "cli/chat/chat.h"
 #include "cli/chat/chat_session.h"
+#include "cli/chat/picture_file.h"
 #include "cli/options/model_names.h"
 #include "cli/options/options.h"
+#include "cli/picture_parts.h"
 #include "cli/terminal/exit_code.h"
 #include "cli/terminal/line_editor.h"
 #include "cli/terminal/line_history.h"
@@ -48,13 +50,21 @@ Result<Json::Object> fields_of(const RunOptions& options) {
 }
 
 Status refuse(const RunOptions& options) {
-  if (!options.image.empty())
-    return unsupported("--image is not supported: no model that runs here reads pictures", "--image");
   if (!options.raw) return {};
   if (!options.prompt) return invalid("--raw continues a text: give one with -p");
-  if (!options.tools.empty() || !options.history.empty())
-    return invalid("--raw continues a text: --tools and --history are of conversations");
+  if (!options.tools.empty() || !options.history.empty() || !options.images.empty())
+    return invalid("--raw continues a text: --tools, --history and --image are of conversations");
   return {};
+}
+
+// Parts of the first message.
+Result<std::vector<Json>> read_pictures(const std::vector<std::string>& files) {
+  std::vector<Json> out;
+  for (const std::string& file : files) {
+    ASSIGN_OR_RETURN(Json picture, read_picture_part(file));
+    out.push_back(std::move(picture));
+  }
+  return out;
 }
 
 constexpr size_t kMaxPiped = 16 << 20;
@@ -102,6 +112,11 @@ int run(const RunOptions& given) {
   }
   auto fields = fields_of(options);
   if (!fields) return fail(fields.error(), kUsage);
+  auto pictures = read_pictures(options.images);
+  if (!pictures) return fail(pictures.error(), kUsage);
+  // One question without pictures: the folder's own tower is not loaded.
+  const bool is_text = options.raw || (options.prompt && options.images.empty() && options.history.empty());
+  if (is_text && options.model.pictures.tower.empty()) options.model.pictures.tower = host::kNoTower;
   const host::HostOptions wanted = {.model = options.model,
                                     .limits = {.step_tokens = 512, .has_grammars = true, .spec = options.spec},
                                     .tiers = options.tiers,
@@ -125,18 +140,24 @@ int run(const RunOptions& given) {
       fmt::format("{} ({}): {}, {} tokens of context, {} threads", served_name(options.model.model),
                   shown(std::filesystem::path(loaded.path).filename().string()), loaded.description(),
                   facts.context_len, loaded.team->n_threads());
+  auto parts = picture_parts(loaded, options.model.pictures);
+  if (!parts) return fail(parts.error());
   auto backend =
       make_engine_backend({.info = {.context_len = facts.context_len, .sampling = sampling_defaults(*loaded.file, {})},
                            .tokenizer = loaded.tokenizer,
                            .chat_template = std::move(chat_template),
                            .engine = std::move(hosted->engine),
                            .adapters = loaded.adapters,
+                           .pictures = std::move(parts->reader),
+                           .encoder = std::move(parts->encoder),
                            .keep = std::make_shared<host::Loaded>(std::move(loaded))});
   const uint64_t seed =
       options.seed.value_or(std::random_device{}() | (static_cast<uint64_t>(std::random_device{}()) << 32));
   Chat chat(*backend, *std::move(fields), options.system, seed);
   if (const Status wrong = chat.check(); !wrong)
     return fail(wrong.error(), kUsage);  // flags that contradict each other
+  if (!pictures->empty() && !chat.reads_pictures()) return fail(no_pictures(), kUsage);
+  for (Json& picture : *pictures) chat.attach(std::move(picture));
   std::error_code ignored;
   if (!options.history.empty() && std::filesystem::exists(options.history, ignored)) {
     if (const Status read = chat.load(options.history); !read) return fail(read.error());

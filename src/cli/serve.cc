@@ -17,6 +17,7 @@
 #include "cli/options/model_names.h"
 #include "cli/options/options.h"
 #include "cli/options/server_host.h"
+#include "cli/picture_parts.h"
 #include "cli/terminal/exit_code.h"
 #include "cli/terminal/progress.h"
 #include "host/host.h"
@@ -193,14 +194,10 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
     }
   }
   auto adapters = loaded.adapters;
-  std::shared_ptr<const PictureReader> pictures;
-  std::unique_ptr<PictureEncoder> encoder;
+  PictureParts pictures;
   if (loaded.tower && chat) {
     const host::LoadedTower& tower = *loaded.tower;
-    ASSIGN_OR_RETURN(PictureTokens tokens, picture_tokens(tower.config.kind, *tokenizer));
-    pictures = std::make_shared<const PictureReader>(
-        tower.tower, PictureReader::Options{.rule = tower.rule, .tokens = std::move(tokens), .limits = {}});
-    encoder = std::make_unique<PictureEncoder>(*tower.tower, *loaded.stream, options.model.pictures.kept_bytes);
+    ASSIGN_OR_RETURN(pictures, picture_parts(loaded, options.model.pictures));
     log_info(fmt::format("vision tower {}: {}, pictures of up to {} tokens.", tower.config.architecture,
                          bytes_text(static_cast<uint64_t>(tower.tower->weight_bytes())),
                          tower.tower->max_patches() / (tower.config.merge * tower.config.merge)));
@@ -211,8 +208,8 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
                                       .engine = std::move(hosted.engine),
                                       .recorder = std::move(hosted.recorder),
                                       .adapters = std::move(adapters),
-                                      .pictures = std::move(pictures),
-                                      .encoder = std::move(encoder),
+                                      .pictures = std::move(pictures.reader),
+                                      .encoder = std::move(pictures.encoder),
                                       .events = std::move(events),
                                       .keep = std::make_shared<host::Loaded>(std::move(hosted.loaded))});
   backend->limit_grammars(options.server.max_grammars_bytes);

@@ -1,11 +1,13 @@
 """What `ibid run` and `ibid serve` make of a model's own files: how it is sampled, and what goes before a conversation.
 run_test.py BUILD_DIR."""
+import base64
 import json
+import pathlib
 import subprocess
 import tempfile
 
 import tiny_model
-from harness import IBID, Server, main
+from harness import IBID, ROOT, Server, main
 
 ASK = {"messages": [{"role": "user", "content": "Say something."}], "max_tokens": 20, "ignore_eos": True, "seed": 3}
 
@@ -32,6 +34,76 @@ def run(*arguments, code=0):
     done = subprocess.run([IBID, "run", *(str(a) for a in arguments)], capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
     assert done.returncode == code, done
     return done.stdout, done.stderr.decode()
+
+
+PICTURES = ROOT / "tests" / "golden" / "qwen3vl_chat"
+
+
+def part(name):
+    encoded = base64.b64encode((PICTURES / name).read_bytes()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded}"}}
+
+
+def test_pictures_answer_as_those_of_a_request():
+    files, text = ("one.png", "two.png"), {"type": "text", "text": "Compare them."}
+    flags = ("-p", text["text"], "-n", 8, "--temp", 0, "--ignore-eos")
+    named = [word for file in files for word in ("--image", PICTURES / file)]
+    with tempfile.TemporaryDirectory() as folder:
+        history = f"{folder}/chat.json"
+        said = {order: run(PICTURES, *flags, *words, *more)[0].decode() for order, words, more in (
+            ("both", named, ("--history", history)), ("turned", named[2:] + named[:2], ()), ("none", [], ()))}
+        kept = json.loads(pathlib.Path(history).read_text())["messages"]
+        assert kept[0] == {"role": "user", "content": [*map(part, files), text]}, kept[0]
+        # The conversation goes on with its pictures.
+        after = run(PICTURES, "-p", "Again.", *flags[2:], "--history", history)[0].decode()
+    with Server([IBID, "serve", PICTURES, "--port", 0]) as server:
+        def ask(*messages):
+            answer = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 8, "temperature": 0, "ignore_eos": True})
+            return answer["choices"][0]["message"]["content"] + "\n"
+        pictures = [part(file) for file in files]
+        assert said["both"] == ask({"role": "user", "content": [*pictures, text]}), said
+        assert said["turned"] == ask({"role": "user", "content": [*pictures[::-1], text]}), said
+        assert said["none"] == ask({"role": "user", "content": "Compare them."}), said
+        assert len(set(said.values())) == 3, said
+        assert after == ask(*kept, {"role": "user", "content": "Again."}), after
+
+
+def test_pictures_of_a_chat():
+    def chat(*lines, flags=()):
+        """Lines of a pipe: its messages afterwards, and what it said on standard error."""
+        with tempfile.TemporaryDirectory() as folder:
+            history = f"{folder}/chat.json"
+            done = subprocess.run([IBID, "run", PICTURES, *flags, "-n", "2", "--ignore-eos", "--history", history], timeout=60,
+                                  capture_output=True, input="\n".join((*lines, "")).encode())
+            assert done.returncode == 0, done
+            kept = pathlib.Path(history)
+            messages = json.loads(kept.read_text())["messages"] if kept.exists() else []
+            return [m["content"] for m in messages if m["role"] == "user"], done.stderr.decode()
+    one, two = part("one.png"), part("two.png")
+    text = lambda said: {"type": "text", "text": said}
+    at = lambda name: f"/image {PICTURES / name}"
+    assert chat("A", "B", flags=("--image", PICTURES / "one.png"))[0] == [[one, text("A")], "B"]
+    assert chat(at("one.png"), at("two.png"), "A", "B")[0] == [[one, two, text("A")], "B"]
+    assert chat(at("one.png"), "A", "/edit C", "/regen")[0] == [[one, text("C")]]
+    assert chat(at("one.png"), "/image", "A", at("two.png"), "/clear", "B")[0] == ["B"]
+    asked, said = chat(at("config.json"), at("none.png"), "A")
+    assert asked == ["A"] and "config.json" in said and "There is no file" in said, (asked, said)
+    asked, said = chat(at("one.png"), "A", flags=("--mmproj", "none"))
+    assert asked == ["A"] and "reads no pictures" in said, (asked, said)
+
+
+def test_what_is_no_picture_and_who_reads_none_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        cut, made = pathlib.Path(folder) / "cut.png", model(folder, "tiny")
+        cut.write_bytes((PICTURES / "one.png").read_bytes()[:900])
+        for where, flags, sentence in (
+                (PICTURES, ("--image", f"{folder}/none.png"), "There is no file"),
+                (PICTURES, ("--image", PICTURES / "config.json"), "config.json"),
+                (PICTURES, ("--image", PICTURES / "one.png", "--image", cut), "cut.png"),
+                (PICTURES, ("--image", PICTURES / "one.png", "--mmproj", "none"), "--mmproj PATH names one"),
+                (PICTURES, ("--image", PICTURES / "one.png", "--raw"), "--image are of conversations"),
+                (made, ("--image", PICTURES / "one.png"), "reads no pictures")):
+            assert sentence in run(where, "-p", "What is it?", *flags, code=2)[1], flags
 
 
 def traced(server, **more):
@@ -109,4 +181,5 @@ if __name__ == "__main__":
     main(test_a_request_goes_before_a_flag_before_the_model_before_ibid, test_run_takes_the_samplers_of_the_api,
          test_a_default_out_of_range_is_reported_and_not_used,
          test_a_model_without_a_template_is_spoken_of_where_one_is_used,
-         test_a_conversation_begins_with_the_bos_that_the_vocabulary_wants)
+         test_a_conversation_begins_with_the_bos_that_the_vocabulary_wants, test_pictures_answer_as_those_of_a_request,
+         test_pictures_of_a_chat, test_what_is_no_picture_and_who_reads_none_is_refused)

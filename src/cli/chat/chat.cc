@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace ibid::cli {
 namespace {
 
 constexpr size_t kMaxFile = 16 << 20;
+constexpr size_t kMaxConversation = 256 << 20;         // with its pictures
 constexpr auto kLook = std::chrono::milliseconds(20);  // how soon Ctrl-C is seen
 constexpr int kLongWait = 15;                          // looks, after which a prompt takes long
 
@@ -28,9 +30,18 @@ bool has_role(const Json& message, std::string_view role) {
   return found != nullptr && found->string() != nullptr && *found->string() == role;
 }
 
+bool is_picture(const Json& part) { return part.find("image_url") != nullptr; }
+
+// Its text: of parts, what they have of it.
 std::string content_of(const Json& message) {
   const Json* content = message.find("content");
-  return content != nullptr && content->string() != nullptr ? *content->string() : std::string();
+  if (content == nullptr) return "";
+  if (content->string() != nullptr) return *content->string();
+  std::string out;
+  for (const Json& part : content->array() != nullptr ? *content->array() : Json::Array()) {
+    if (const Json* text = part.find("text"); text != nullptr && text->string() != nullptr) out += *text->string();
+  }
+  return out;
 }
 
 // Calls without an id of the model's own get one by their place.
@@ -53,13 +64,14 @@ Json message_of(const AnswerChoice& choice, size_t n_messages) {
   return message;
 }
 
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_text(const std::string& path, size_t max_bytes = kMaxFile) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return not_found("There is no file " + in_quotes(path) + ", or it cannot be read.");
-  std::string text(kMaxFile + 1, '\0');
+  std::string text(max_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxFile) return invalid("The file " + in_quotes(path) + " has more than 16 MiB.");
+  if (text.size() > max_bytes)
+    return invalid("The file " + in_quotes(path) + " has more than " + std::to_string(max_bytes >> 20) + " MiB.");
   return text;
 }
 
@@ -155,7 +167,12 @@ void Chat::set_system(std::string text) {
   messages_.clear();
 }
 
-void Chat::say(const std::string& text) { messages_.push_back(text_message("user", text)); }
+void Chat::say(const std::string& text) {
+  if (attached_.empty()) return messages_.push_back(text_message("user", text));
+  Json::Array parts = std::exchange(attached_, {});
+  if (!text.empty()) parts.emplace_back(Json::Object{{"type", Json(std::string("text"))}, {"text", Json(text)}});
+  messages_.emplace_back(Json::Object{{"role", Json(std::string("user"))}, {"content", Json(std::move(parts))}});
+}
 
 void Chat::give(const AnswerCall& call, size_t number, const std::string& result) {
   // Its message is the one before all results.
@@ -167,7 +184,7 @@ void Chat::give(const AnswerCall& call, size_t number, const std::string& result
 Result<Answer> Chat::answer(AnswerSink& sink, const volatile std::sig_atomic_t& interrupted) {
   Result<Answer> answer = run(Endpoint::kChat, body(), sink, interrupted);
   if (!answer) {
-    take_question();
+    drop_question();
     return answer;
   }
   messages_.push_back(message_of(answer->choice, messages_.size()));
@@ -246,9 +263,17 @@ bool Chat::forget_answer() {
 
 std::string Chat::take_question() {
   if (!forget_answer()) return "";
-  std::string text = content_of(messages_.back());
+  const Json question = std::move(messages_.back());
   messages_.pop_back();
-  return text;
+  detach();
+  if (const Json* content = question.find("content"); content->array() != nullptr)
+    std::ranges::copy_if(*content->array(), std::back_inserter(attached_), is_picture);
+  return content_of(question);
+}
+
+void Chat::drop_question() {
+  take_question();
+  detach();
 }
 
 std::string Chat::last_answer() const {
@@ -260,6 +285,9 @@ Status Chat::save(const std::string& path) const {
   if (!system_.empty()) messages.push_back(text_message("system", system_));
   messages.insert(messages.end(), messages_.begin(), messages_.end());
   const std::string text = Json(Json::Object{{"messages", Json(std::move(messages))}}).text() + "\n";
+  if (text.size() > kMaxConversation)
+    return invalid("The conversation has more than " + std::to_string(kMaxConversation >> 20) +
+                   " MiB and is not written to " + in_quotes(path) + ".");
   const std::string fresh = path + ".new";  // so that a disk that is full leaves the old one
   std::ofstream file(fresh, std::ios::binary);
   file << text;
@@ -271,8 +299,8 @@ Status Chat::save(const std::string& path) const {
 }
 
 Status Chat::load(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_text(path));
-  ASSIGN_OR_RETURN(const Json file, parse_json(text, path));
+  ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxConversation));
+  ASSIGN_OR_RETURN(const Json file, parse_json(text, path, {.max_bytes = kMaxConversation}));
   const Json* messages = file.array() != nullptr ? &file : file.find("messages");
   if (messages == nullptr || messages->array() == nullptr)
     return invalid("The file " + in_quotes(path) + " holds no conversation: {\"messages\": [..]}.");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/json.h"
 #include "server/answer/answer_choice.h"
@@ -43,7 +44,12 @@ class Chat {
   Status set(const std::string& name, const std::string& value);
   void set_system(std::string text);  // and forgets the conversation
 
-  void say(const std::string& text);
+  bool reads_pictures() const { return backend_.pictures() != nullptr; }
+  // A part of a message (cli/chat/picture_file.h) that goes before the text of the next question.
+  void attach(Json picture) { attached_.push_back(std::move(picture)); }
+  size_t n_attached() const { return attached_.size(); }
+  void detach() { attached_.clear(); }
+  void say(const std::string& text);  // with what is attached, which nothing is then
   // What a call gave; as many as it had, in order.
   void give(const AnswerCall& call, size_t number, const std::string& result);
   // Answers the last message. An error leaves the question out again; kExhausted: the conversation fills the context.
@@ -52,11 +58,12 @@ class Chat {
   // Goes on from a text without a template.
   Result<Answer> complete(const std::string& text, AnswerSink& sink, const volatile std::sig_atomic_t& interrupted);
 
-  void clear() { messages_.clear(); }
+  void clear() { messages_.clear(), detach(); }
   // Takes back all after the last question; false where there is none.
   bool forget_answer();
-  // And the question, which it returns; empty where there is none.
+  // And the question, whose text it returns and whose pictures are attached again; empty where there is none.
   std::string take_question();
+  void drop_question();  // the same without its pictures
   std::string last_answer() const;
 
   // A file as `ibid template` reads it: {"messages": [..]}, the system message first.
@@ -80,6 +87,7 @@ class Chat {
   std::string system_;
   uint64_t seed_;
   Json::Array messages_;
+  Json::Array attached_;
   std::shared_ptr<Mailbox> mailbox_;
 };
 

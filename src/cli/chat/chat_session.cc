@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "cli/chat/picture_file.h"
 #include "cli/options/suggestion.h"
 #include "cli/terminal/line_wrap.h"
 #include "cli/terminal/terminal_markdown.h"
@@ -25,6 +26,7 @@ constexpr const char* kHelp =
     "/edit [TEXT]      ask the last question in another way\n"
     "/set              what is set\n"
     "/set NAME VALUE   any field of the API: /set temp 0.2, /set seed 7, /set stop \"END\"; null takes it out\n"
+    "/image FILE       show a picture with the next question; without FILE, none\n"
     "/save [FILE]      write the conversation\n"
     "/load [FILE]      read one\n"
     "/stats            times of each answer, on or off\n"
@@ -34,9 +36,9 @@ constexpr const char* kHelp =
     "A line that begins with a blank is a question, whatever follows. Tab completes, the arrows bring back lines, "
     "Ctrl-C "
     "stops an answer.\n";
-const std::vector<std::string> kCommands = {"/help", "/clear", "/system", "/regen", "/edit", "/set", "/save",
-                                            "/load", "/stats", "/quit",   "/exit",  "/temp", "/seed"};
-constexpr size_t kListed = 10;  // of these, what Tab offers
+const std::vector<std::string> kCommands = {"/help", "/clear", "/system", "/regen", "/edit", "/set",  "/image",
+                                            "/save", "/load",  "/stats",  "/quit",  "/exit", "/temp", "/seed"};
+constexpr size_t kListed = 11;  // of these, what Tab offers
 constexpr size_t kShown = 200;  // bytes of a value that is shown
 constexpr const char* kRefused = "The user refused this call.";
 
@@ -90,7 +92,7 @@ std::vector<std::string> chat_candidates(const std::string& line) {
       if (is_settable(p)) out.emplace_back(p.name);
     }
     out.insert(out.end(), {"temp", "seed", "system"});
-  } else if (line.starts_with("/save ") || line.starts_with("/load ")) {
+  } else if (line.starts_with("/save ") || line.starts_with("/load ") || line.starts_with("/image ")) {
     const std::string typed = line.substr(first_blank + 1);
     const std::string folder = typed.substr(0, typed.rfind('/') + 1);
     std::error_code ignored;
@@ -98,6 +100,10 @@ std::vector<std::string> chat_candidates(const std::string& line) {
       out.push_back(folder + entry.path().filename().string() + (entry.is_directory(ignored) ? "/" : ""));
   }
   return out;
+}
+
+Error no_pictures() {
+  return unsupported("The model has no vision tower and reads no pictures; --mmproj PATH names one.", "--image");
 }
 
 std::string ModelFacts::more() const {
@@ -198,8 +204,7 @@ bool ChatSession::answer_calls(const std::vector<AnswerCall>& calls) {
     if (editor_.is_terminal())
       std::fprintf(stdout, "What does %s give? (an empty line refuses)\n", harmless(calls[i].name).c_str());
     if (editor_.read("result> ", line) != Typed::kLine) {
-      chat_.forget_answer();
-      chat_.take_question();
+      chat_.drop_question();
       return false;
     }
     chat_.give(calls[i], i, line.empty() ? kRefused : line);
@@ -235,6 +240,7 @@ Status ChatSession::command(const std::string& line, std::string& draft) {
     return said(fmt::format("{} messages are {} {}.", chat_.n_messages(), word == "/save" ? "in" : "here, from",
                             in_quotes(file)));
   }
+  if (word == "/image") return attach(rest);
   if (word == "/regen") {
     if (!chat_.forget_answer()) return invalid("Nothing was asked yet.");
     chat_.next_seed();
@@ -266,6 +272,15 @@ void ChatSession::list_fields() const {
   if (chat_.fields().empty()) out += "Nothing else is set; the model's own values count, then ibid's.\n";
   std::fputs(harmless(out).c_str(), stdout);
   std::fflush(stdout);
+}
+
+Status ChatSession::attach(const std::string& file) {
+  if (file.empty()) return chat_.detach(), said("No picture is shown with the next question.");
+  if (!chat_.reads_pictures()) return no_pictures();
+  ASSIGN_OR_RETURN(Json picture, read_picture_part(file));
+  chat_.attach(std::move(picture));
+  return said(fmt::format("{} {} shown with the next question.", chat_.n_attached(),
+                          chat_.n_attached() == 1 ? "picture is" : "pictures are"));
 }
 
 Status ChatSession::edit(const std::string& text, std::string& draft) {

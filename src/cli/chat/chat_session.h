@@ -45,6 +45,7 @@ class ChatSession {
   Status said(const std::string& sentence) const;
   Status set(const std::string& name, const std::string& value);
   void list_fields() const;
+  Status attach(const std::string& file);
   Status edit(const std::string& text, std::string& draft);
 
   Chat& chat_;
@@ -54,6 +55,8 @@ class ChatSession {
   volatile std::sig_atomic_t& interrupted_;
 };
 
+// Why a picture cannot be shown to a model without a tower.
+Error no_pictures();
 // What the last word of `line` may become.
 std::vector<std::string> chat_candidates(const std::string& line);
 

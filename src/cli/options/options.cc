@@ -108,14 +108,18 @@ void add_run(CLI::App& app, RunOptions& o, int& exit_code) {
   c->add_option("--history", o.history, "load the conversation from this file, and save it there")->type_name("FILE");
   c->add_flag("!--no-history,!--nohistory", o.keeps_lines,
               "do not save typed lines; IBID_HISTFILE sets the file (empty: none)");
-  c->add_option("--image", o.image)->group("");  // refused by name
+  c->add_option("--image", o.images, "picture (PNG, JPEG, WebP) that is shown before the first question; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  add_picture_options(c, o.model.pictures);
   c->add_flag("--raw", o.raw, "continue the text of -p without a chat template");
   c->add_flag("--stats", o.stats, "show time to first token and tokens per second");
   c->option_defaults()->group("Sampling (default: the model file's value, else the one shown)");
   add_sampling_options(c, o.sampling, SamplingScope::kAll);
   c->footer(
       "Examples:\n  ibid run\n  ibid run default \"Why is the sky blue?\" --temp 0 -n 100\n"
-      "  ibid run model.gguf --raw -p \"Once upon a time\"\n  ibid run -p \"Summarise:\" < text.txt");
+      "  ibid run model.gguf --raw -p \"Once upon a time\"\n  ibid run -p \"Summarise:\" < text.txt\n"
+      "  ibid run MODEL --image cat.png \"What is it?\"");
   c->callback([&exit_code, &o, words, c] {
     check_variables(*c);
     const std::vector<std::string> prompt = words->settle(o.model.model, never);

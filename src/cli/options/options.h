@@ -35,13 +35,13 @@ struct RunOptions {
   int32_t max_tokens = -1;
   SamplingFlags sampling;
   std::optional<uint64_t> seed;
-  std::string tools;        // a file of functions that the model may call; empty: none
-  std::string json_schema;  // of the answer: JSON, or a file; empty: none
-  std::string history;      // a file that the conversation is read from and kept in; empty: none
-  std::string image;        // refused
-  bool keeps_lines = true;  // that are typed, for the next time
-  bool raw = false;         // continue the prompt's text without a template
-  bool stats = false;       // time to first token and tokens per second at the end
+  std::string tools;                // a file of functions that the model may call; empty: none
+  std::string json_schema;          // of the answer: JSON, or a file; empty: none
+  std::string history;              // a file that the conversation is read from and kept in; empty: none
+  std::vector<std::string> images;  // files of pictures that go with the first question
+  bool keeps_lines = true;          // that are typed, for the next time
+  bool raw = false;                 // continue the prompt's text without a template
+  bool stats = false;               // time to first token and tokens per second at the end
 };
 
 struct ServeOptions {
