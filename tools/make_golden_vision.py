@@ -22,7 +22,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Qwen3_5Config, Qwen3_5ForConditionalGeneration,
+from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Gemma4Config, Gemma4ImageProcessor,
+                          Gemma4ForConditionalGeneration, Qwen3_5Config, Qwen3_5ForConditionalGeneration,
                           PreTrainedTokenizerFast, Qwen2VLImageProcessor, Qwen3VLConfig,
                           Qwen3VLForConditionalGeneration)
 
@@ -66,8 +67,36 @@ def gemma3():
     return Gemma3ForConditionalGeneration(config)
 
 
+GEMMA4_GRIDS = [(9, 12), (3, 6)]
+GEMMA4_IDS = dict(image_token_id=CELL, video_token_id=73, audio_token_id=74, boi_token_id=BEGIN, eoi_token_id=END)
+
+
+def gemma4(text, vision, **ids):
+    types = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+    rope = {"full_attention": dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.25),
+            "sliding_attention": dict(rope_type="default", rope_theta=10000.0)}
+    config = Gemma4Config(
+        text_config=BASE | dict(num_hidden_layers=5, head_dim=16, global_head_dim=32, sliding_window=8, layer_types=types,
+                                final_logit_softcapping=3.0, vocab_size_per_layer_input=V,
+                                hidden_activation="gelu_pytorch_tanh", rope_parameters=rope) | text,
+        vision_config=dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2,
+                           num_key_value_heads=2, head_dim=16, patch_size=4, pooling_kernel_size=3,
+                           position_embedding_size=16) | vision,
+        audio_config=None, **GEMMA4_IDS | ids)
+    return Gemma4ForConditionalGeneration(config)
+
+
+def gemma4_small():
+    return gemma4(dict(hidden_size_per_layer_input=16, num_kv_shared_layers=2), dict(use_clipped_linears=True))
+
+
+def gemma4_large():
+    return gemma4(dict(hidden_size_per_layer_input=0, use_bidirectional_attention="vision"), dict(standardize=True))
+
+
 def randomise(model, seed):
     g = torch.Generator().manual_seed(seed)
+    is_gemma4 = model.config.model_type == "gemma4"
     zero_centred = model.config.model_type in ("gemma3", "qwen3_5")
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
@@ -80,12 +109,26 @@ def randomise(model, seed):
             elif p.dim() == 1:
                 centred = zero_centred and not tower and not name.endswith("linear_attn.norm.weight")
                 p.copy_((0.0 if centred else 1.0) + 0.2 * noise)
+                if is_gemma4 and not tower and "post_" in name:
+                    p.mul_(3)  # so that the last token is not the likeliest by its own embedding
             elif "embed" in name and p.dim() == 2:
                 p.copy_(0.6 * noise)
             elif name.endswith("mm_input_projection_weight"):
                 p.copy_(1.3 * noise / p.shape[0] ** 0.5)
+            elif name.endswith("position_embedding_table"):
+                p.copy_(0.6 * noise)
             else:
                 p.copy_(1.3 * noise / (p.numel() / p.shape[0]) ** 0.5)
+        for name, b in sorted(model.named_buffers()):
+            noise = torch.randn(b.shape, generator=g)
+            if name.endswith(("input_min", "output_min", "input_max", "output_max")):
+                b.copy_((1.2 + 0.3 * noise.abs()) * (-1 if name.endswith("min") else 1))
+            elif name.endswith("std_bias"):
+                b.copy_(0.5 * noise)
+            elif name.endswith("std_scale"):
+                b.copy_(1 + 0.3 * noise)
+            elif name.endswith("layer_scalar"):
+                b.copy_(1 + 0.1 * noise)
 
 
 def prompt(counts, seed):
@@ -103,7 +146,7 @@ def make(name, build, seed):
     model = build().eval().float()
     model.config._attn_implementation = "eager"
     randomise(model, seed)
-    is_gemma = model.config.model_type == "gemma3"
+    is_gemma, is_gemma4 = model.config.model_type == "gemma3", model.config.model_type == "gemma4"
     g = torch.Generator().manual_seed(seed + 1)
     out, features = {}, []
     v = model.config.vision_config
@@ -114,6 +157,14 @@ def make(name, build, seed):
         p, n = v.patch_size, grids[0][0]
         patches = [x.reshape(3, n, p, n, p).permute(1, 3, 0, 2, 4).reshape(n * n, -1) for x in pixels]
         inputs = dict(pixel_values=pixels)
+    elif is_gemma4:
+        grids, counts = GEMMA4_GRIDS, [a * b // 9 for a, b in GEMMA4_GRIDS]
+        most = max(a * b for a, b in grids)
+        patches = [torch.rand((a * b, 3 * v.patch_size ** 2), generator=g) for a, b in grids]
+        places = [torch.tensor([(x, y) for y in range(a) for x in range(b)]) for a, b in grids]
+        pad = torch.nn.functional.pad
+        inputs = dict(pixel_values=torch.stack([pad(x, (0, 0, 0, most - len(x))) for x in patches]),
+                      image_position_ids=torch.stack([pad(x, (0, 0, 0, most - len(x)), value=-1) for x in places]))
     else:
         grids, counts = QWEN_GRIDS, [a * b // 4 for a, b in QWEN_GRIDS]
         one = v.in_channels * v.patch_size ** 2
@@ -130,6 +181,9 @@ def make(name, build, seed):
             rows = model.model.get_image_features(inputs["pixel_values"])
             rows = getattr(rows, "pooler_output", rows)
             features = list(rows)
+            positions = torch.arange(tokens.shape[1]).repeat(3, 1).T
+        elif is_gemma4:
+            features = list(model.model.get_image_features(inputs["pixel_values"], inputs["image_position_ids"]).pooler_output)
             positions = torch.arange(tokens.shape[1]).repeat(3, 1).T
         else:
             got = model.model.get_image_features(inputs["pixel_values"], inputs["image_grid_thw"])
@@ -158,7 +212,8 @@ def make(name, build, seed):
     print(name, tokens.shape[1], greedy, {k: tuple(v.shape) for k, v in out.items()})
 
 
-MODELS = {"qwen3vl_vision": (qwen3vl, 11), "qwen35_vision": (qwen35, 12), "gemma3_vision": (gemma3, 13)}
+MODELS = {"qwen3vl_vision": (qwen3vl, 11), "qwen35_vision": (qwen35, 12), "gemma3_vision": (gemma3, 13),
+          "gemma4_vision": (gemma4_small, 14), "gemma4_large_vision": (gemma4_large, 19)}
 
 
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -170,16 +225,14 @@ QUESTION = [{"type": "text", "text": "Compare "}, {"type": "image"}, {"type": "t
             {"type": "text", "text": "."}]
 
 
-def byte_tokenizer():
+def byte_tokenizer(names, **more):
     letters = pre_tokenizers.ByteLevel.alphabet()
     inner = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(letters))}, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(WORDS), "isolated"),
                                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     inner.decoder = decoders.ByteLevel()
-    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
-             "<|video_pad|>"]
     inner.add_special_tokens([AddedToken(n, special=True, normalized=False) for n in names])
-    return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHAT)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **more)
 
 
 def pictures(seed):
@@ -189,9 +242,10 @@ def pictures(seed):
         yield name, Image.fromarray((127 + 60 * waves * g.random(3) + 8 * g.random((height, width, 3))).clip(0, 255).astype("uint8"))
 
 
-def make_chat(name, seed):
-    torch.manual_seed(seed)
-    tokenizer = byte_tokenizer()
+def qwen_chat():
+    """A model, its tokenizer, its image processor, the token of a cell, and how a prompt shows n of them."""
+    tokenizer = byte_tokenizer(["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+                                "<|video_pad|>"], eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHAT)
     one = tokenizer.convert_tokens_to_ids
     config = Qwen3VLConfig(
         text_config=dict(BASE, vocab_size=len(tokenizer), num_hidden_layers=4, head_dim=16, bos_token_id=one("<|endoftext|>"),
@@ -200,30 +254,59 @@ def make_chat(name, seed):
         vision_config=dict(TOWER, deepstack_visual_indexes=[0, 1]), image_token_id=one("<|image_pad|>"),
         video_token_id=one("<|video_pad|>"), vision_start_token_id=one("<|vision_start|>"),
         vision_end_token_id=one("<|vision_end|>"))
-    model = Qwen3VLForConditionalGeneration(config).eval().float()
+    processor = Qwen2VLImageProcessor(patch_size=4, merge_size=2, temporal_patch_size=2, image_mean=[0.5] * 3,
+                                      image_std=[0.5] * 3, size=dict(shortest_edge=256, longest_edge=1600))
+    return Qwen3VLForConditionalGeneration(config), tokenizer, processor, "<|image_pad|>", lambda n: "<|image_pad|>" * n
+
+
+GEMMA4_CHAT = """{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}
+{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}{% if c.type == 'image' %}<|image|>{% elif 'text' in c %}{{ c.text }}{% endif %}{% endfor %}{% endif %}<turn|>
+{% endfor %}{% if add_generation_prompt %}<|turn>model
+{% endif %}"""
+
+
+def gemma4_chat():
+    names = ["<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|image>", "<|image|>", "<image|>", "<|video|>", "<|audio|>"]
+    tokenizer = byte_tokenizer(names, bos_token="<bos>", eos_token="<turn|>", pad_token="<pad>", chat_template=GEMMA4_CHAT)
+    one = tokenizer.convert_tokens_to_ids
+    ids = dict(vocab_size=len(tokenizer), vocab_size_per_layer_input=len(tokenizer), pad_token_id=one("<pad>"),
+               final_logit_softcapping=30.0, bos_token_id=one("<bos>"), eos_token_id=one("<turn|>"), max_position_embeddings=1024)
+    model = gemma4(dict(hidden_size_per_layer_input=16, num_kv_shared_layers=2, **ids),
+                   dict(use_clipped_linears=True, position_embedding_size=128), image_token_id=one("<|image|>"),
+                   video_token_id=one("<|video|>"), audio_token_id=one("<|audio|>"), boi_token_id=one("<|image>"),
+                   eoi_token_id=one("<image|>"))
+    processor = Gemma4ImageProcessor(patch_size=4, max_soft_tokens=70, pooling_kernel_size=3)
+    return model, tokenizer, processor, "<|image|>", lambda n: f"<|image>{'<|image|>' * n}<image|>"
+
+
+def make_chat(name, build, seed):
+    torch.manual_seed(seed)
+    model, tokenizer, processor, cell, shown_as = build()
+    one = tokenizer.convert_tokens_to_ids
+    model = model.eval().float()
     model.config._attn_implementation = "eager"
     randomise(model, seed)
     folder = ROOT / name
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    processor = Qwen2VLImageProcessor(patch_size=4, merge_size=2, temporal_patch_size=2, image_mean=[0.5] * 3,
-                                      image_std=[0.5] * 3, size=dict(shortest_edge=256, longest_edge=1600))
     processor.save_pretrained(folder)
     shown = []
     for file, picture in pictures(seed):
         picture.save(folder / file)
         shown.append(picture)
     inputs = processor(images=shown, return_tensors="pt")
-    counts = [int(t * h * w) // 4 for t, h, w in inputs["image_grid_thw"]]
+    counts = inputs.pop("num_soft_tokens_per_image", None)
+    if counts is None:
+        counts = [int(t * h * w) // 4 for t, h, w in inputs["image_grid_thw"]]
     text = tokenizer.apply_chat_template([{"role": "user", "content": QUESTION}], tokenize=False, add_generation_prompt=True)
-    ids = []
-    for i in tokenizer(text)["input_ids"]:
-        ids += [i] * (counts.pop(0) if i == one("<|image_pad|>") else 1)
+    parts = text.split(cell)
+    text = parts[0] + "".join(shown_as(int(n)) + part for n, part in zip(counts, parts[1:], strict=True))
+    ids = tokenizer(text)["input_ids"]
     tokens, answer = torch.tensor([ids]), []
     with torch.no_grad():
         for _ in range(24):
-            logits = model(input_ids=tokens, mm_token_type_ids=(tokens == one("<|image_pad|>")).long(), **inputs).logits[0, -1]
-            logits[one("<|im_end|>")] = -torch.inf
+            logits = model(input_ids=tokens, mm_token_type_ids=(tokens == one(cell)).long(), **inputs).logits[0, -1]
+            logits[one(tokenizer.eos_token)] = -torch.inf
             top = logits.topk(2).values
             assert top[0] - top[1] > 1e-3, "a choice that rounding could turn"
             answer.append(int(logits.argmax()))
@@ -232,8 +315,8 @@ def make_chat(name, seed):
     print(name, len(ids), answer, tokenizer.decode(answer))
 
 
-CHATS = {"qwen3vl_chat": 21}
+CHATS = {"qwen3vl_chat": (qwen_chat, 21), "gemma4_chat": (gemma4_chat, 22)}
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or [*MODELS, *CHATS]:
-        make(chosen, *MODELS[chosen]) if chosen in MODELS else make_chat(chosen, CHATS[chosen])
+        make(chosen, *MODELS[chosen]) if chosen in MODELS else make_chat(chosen, *CHATS[chosen])

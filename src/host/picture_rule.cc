@@ -35,6 +35,18 @@ Status read_three(const ModelFile& file, const std::string& key, std::array<floa
 
 // What a GGUF file lacks is as the family's own processor has it.
 Result<PatchRule> from_gguf(const ModelFile& file, const TowerConfig& tower, const TowerShape& shape) {
+  if (tower.kind == TowerKind::kGemma4) {
+    ASSIGN_OR_RETURN(const PatchRule rule,
+                     read_patch_rule(R"({"image_processor_type": "Gemma4ImageProcessor"})", file.path(), shape));
+    std::array<float, 3> mean = rule.mean, std = rule.std;
+    TRY(read_three(file, "clip.vision.image_mean", mean));
+    TRY(read_three(file, "clip.vision.image_std", std));
+    if (mean != rule.mean || std != rule.std) {
+      return unsupported(file.path() + " normalises pictures, which gemma 4's tower does not expect",
+                         "clip.vision.image_mean");
+    }
+    return rule;
+  }
   const bool is_qwen = tower.kind == TowerKind::kQwen;
   std::string json;
   JsonWriter w(json);
@@ -66,15 +78,19 @@ Result<PatchRule> picture_rule(const ModelFile& file, const TowerConfig& tower, 
                             .merge = static_cast<int32_t>(tower.merge)};
   ASSIGN_OR_RETURN(PatchRule rule,
                    file.container() == Container::kGguf ? from_gguf(file, tower, shape) : from_folder(file, shape));
-  const bool is_qwen = tower.kind == TowerKind::kQwen;
-  const bool is_of_tower = rule.patch == tower.patch_side && rule.n_times == tower.n_frames &&
-                           rule.sizing == (is_qwen ? Sizing::kPixelRange : Sizing::kFixed) &&
-                           (!is_qwen || rule.merge == tower.merge);
+  const bool is_gemma3 = tower.kind == TowerKind::kGemma3, is_gemma4 = tower.kind == TowerKind::kGemma4;
+  const Sizing sizing = is_gemma3 ? Sizing::kFixed : is_gemma4 ? Sizing::kTokenBudget : Sizing::kPixelRange;
+  const bool is_of_tower = rule.patch == tower.patch_side && rule.n_times == tower.n_frames && rule.sizing == sizing &&
+                           (is_gemma3 || rule.merge == tower.merge);
   if (!is_of_tower) {
     return invalid(file.path() + " cuts pictures into patches of " + std::to_string(rule.patch) +
                    " pixels in another way than its vision tower reads them; its two configurations do not agree");
   }
-  if (is_qwen) {
+  if (is_gemma4) {
+    const int64_t most = std::min(max_patches / (int64_t{rule.merge} * rule.merge), kMostGemma4Cells);
+    rule.max_tokens = static_cast<int32_t>(std::min<int64_t>(rule.max_tokens, most));
+  }
+  if (sizing == Sizing::kPixelRange) {
     rule.max_pixels = std::min<int64_t>(rule.max_pixels, max_patches * rule.patch * rule.patch);
     rule.min_pixels = std::min(rule.min_pixels, rule.max_pixels);
   }

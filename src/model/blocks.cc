@@ -212,7 +212,9 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
     ops::store_kv(p.s, kv, t.k, t.v, p.batch);
   }
   if (!has_queries) return;
-  ops::paged_attention(p.s, t.attention, t.q, kv, p.batch,
+  ForwardBatch batch = p.batch;
+  if (!layer.sees_whole_pictures) batch.ends = nullptr;
+  ops::paged_attention(p.s, t.attention, t.q, kv, batch,
                        {.scale = layer.attention_scale,
                         .soft_cap = p.config.attention_soft_cap,
                         .window = layer.window,

@@ -92,9 +92,10 @@ struct LayerConfig {
   // and those of a head's output. The row's last key_len - value_len values turn, and as many of a head's query.
   int64_t plain_len = 0;
   int64_t out_len = 0;
-  float attention_scale = 0.0f;  // of the scores
-  int32_t window = 0;            // 0: sees everything before it; else the last `window` positions, its own included
-  int rope = 0;                  // index into ModelConfig::ropes, or kNoRope
+  float attention_scale = 0.0f;      // of the scores
+  int32_t window = 0;                // 0: sees everything before it; else the last `window` positions, its own included
+  bool sees_whole_pictures = false;  // cells of one picture see each other (gemma 3; gemma 4 in layers with a window)
+  int rope = 0;                      // index into ModelConfig::ropes, or kNoRope
   // An earlier layer of the same K, Dk, Dv that owns its cache: this one has queries alone and reads what that one
   // keeps. kOwnCache: it has keys and values of its own.
   int32_t kv_owner = kOwnCache;
@@ -199,6 +200,7 @@ struct ModelConfig {
   // Of each token and each layer a row of an embedding, which the layer adds (gemma 4).
   int64_t layer_embedding_len = 0;   // P; 0: none
   int64_t layer_embeddings_len = 0;  // L P: of all layers of the file, whichever are loaded
+  TokenId picture_row = TokenId{0};  // whose rows of that embedding the cells of pictures have
 
   // Those of the gpt shape, whose norms subtract the mean.
   bool norm_bias = true;
@@ -217,7 +219,6 @@ struct ModelConfig {
 
   // The first so many layers add rows of pictures to those of their cells (Qwen3-VL's DeepStack).
   int64_t n_picture_layers = 0;
-  bool sees_whole_pictures = false;  // cells of one picture see each other, in all layers (gemma 3)
 
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [L]
@@ -235,7 +236,11 @@ struct ModelConfig {
   bool ffn_has_gate() const { return shape != Shape::kGpt && activation != FfnActivation::kRelu2; }
   int64_t expert_width() const { return expert_latent_len > 0 ? expert_latent_len : width; }
   // Whether rows of pictures may stand in the place of embeddings.
-  bool takes_pictures() const { return (shape == Shape::kLlama || shape == Shape::kGemma) && !learned_positions; }
+  bool takes_pictures() const {
+    return (shape == Shape::kLlama || shape == Shape::kGemma || shape == Shape::kGemma4) && !learned_positions;
+  }
+  // Whether in some layer a picture's cells see those after them, so that all are computed in one step.
+  bool sees_whole_pictures() const { return std::ranges::any_of(layers, &LayerConfig::sees_whole_pictures); }
   // Reads a text whole and in both directions, and makes no tokens.
   bool is_encoder() const { return shape == Shape::kBert; }
   // The first layer of this kind; null: there is none.

@@ -104,7 +104,16 @@ void Gemma4Model::embed_for_layers(Pass& p) {
   ops::scale(p.s, all, 1.0f / std::sqrt(static_cast<float>(p.config.width)));
   const TensorView each(all.data, DType::kF32, {T * (all.row_len() / P), P});
   ops::rms_norm(p.s, each, each, embedding_norm_, p.config.norm_eps);
-  ops::embed(p.s, rows, table_, {p.batch.tokens, static_cast<size_t>(T)}, std::sqrt(static_cast<float>(P)));
+  std::span<const TokenId> tokens(p.batch.tokens, static_cast<size_t>(T));
+  std::vector<TokenId> without_pictures;
+  if (p.batch.inputs != nullptr) {
+    without_pictures.assign(tokens.begin(), tokens.end());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (p.batch.inputs[i] != nullptr) without_pictures[i] = p.config.picture_row;
+    }
+    tokens = without_pictures;
+  }
+  ops::embed(p.s, rows, table_, tokens, std::sqrt(static_cast<float>(P)));
   ops::add(p.s, all, rows);
   ops::scale(p.s, all, 1.0f / std::sqrt(2.0f));
 }

@@ -73,6 +73,8 @@ bool may_stay_unread(std::string_view name, const ModelConfig& config) {
   }
   // gpt-2's masks.
   if (config.shape == Shape::kGpt && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"))) return true;
+  // The part of a file of towers that listens (gemma 4).
+  if (config.architecture == "gemma4v" && (name.starts_with("a.") || name.starts_with("mm.a."))) return true;
   if (name.ends_with(".rotary_emb.inv_freq")) return true;  // old folders keep a copy of the frequencies
   if (name.starts_with("model.multi_modal_projector.")) return true;
   // What an encoder was trained with, and its texts' vectors are not made of.
@@ -658,9 +660,12 @@ Status WeightLoader::vector(TensorView& out, std::string_view name, int64_t laye
 Status WeightLoader::flat(TensorView& out, std::string_view name, int64_t layer, int64_t n_rows, int64_t n_columns) {
   const std::string in_file = name_in_file(name, layer);
   const TensorInfo* info = file_.find(in_file);
-  const bool is_matrix = info != nullptr && info->view.rank == 2;
-  ASSIGN_OR_RETURN(const TensorView view,
-                   is_matrix ? find(in_file, {n_rows, n_columns}) : find(in_file, {n_rows * n_columns}));
+  const int rank = info == nullptr ? 1 : info->view.rank;
+  const bool are_several = rank == 3 && info->view.dim[0] > 0 && n_rows % info->view.dim[0] == 0;
+  const int64_t n = are_several ? info->view.dim[0] : 1;
+  ASSIGN_OR_RETURN(const TensorView view, are_several ? find(in_file, {n, n_rows / n, n_columns})
+                                          : rank == 2 ? find(in_file, {n_rows, n_columns})
+                                                      : find(in_file, {n_rows * n_columns}));
   return take_vector(out, view, in_file, 0, 1);
 }
 
@@ -707,6 +712,36 @@ Status WeightLoader::patches(Linear& out, std::string_view name, int64_t N, int6
   copies_.push_back(std::move(copy));
   count(out.weight, false);
   return vector(out.bias, std::string(name) + ".bias", 0, N);
+}
+
+Status WeightLoader::patches_by_pixel(Linear& out, std::string_view name, int64_t N, int64_t side) {
+  const bool by_channel = file_.container() == Container::kGguf;
+  const int64_t area = side * side, K = 3 * area;
+  const std::string in_file = name_in_file(std::string(name) + ".weight", 0);
+  const TensorInfo* info = file_.find(in_file);
+  if (info == nullptr || info->view.n_elements() != N * K || !info->view.is_contiguous()) {
+    return invalid(file_.path() + ": the vision tower needs " + in_quotes(in_file) + " of " + std::to_string(N * K) +
+                       " numbers, which the file has not",
+                   in_file);
+  }
+  TRY(expect_floats(info->view, in_file, "the embedding of patches"));
+  claim(*info);
+  auto copy = std::make_unique<float[]>(static_cast<size_t>(N * K));
+  std::vector<float> row(static_cast<size_t>(area));
+  const std::byte* from = info->view.data;
+  for (int64_t i = 0; i < 3 * N && !sized_only_; ++i, from += row_bytes(info->view.dtype, area)) {
+    float* to = copy.get() + i / 3 * K;
+    if (!by_channel) {
+      dequantise_row(info->view.dtype, from, to + i % 3 * area, area);
+      continue;
+    }
+    dequantise_row(info->view.dtype, from, row.data(), area);
+    for (int64_t j = 0; j < area; ++j) to[3 * j + i % 3] = row[static_cast<size_t>(j)];
+  }
+  out.weight = prepare_weight(stream_, TensorView(copy.get(), DType::kF32, {N, K}), one_piece(K));
+  copies_.push_back(std::move(copy));
+  count(out.weight, false);
+  return {};
 }
 
 Status WeightLoader::transposed(Linear& out, std::string_view name, int64_t N, int64_t K) {

@@ -86,7 +86,7 @@ class WeightLoader {
   // stay in the mapping.
   Status vector(TensorView& out, std::string_view name, int64_t layer, int64_t len, float offset = 0.0f,
                 float factor = 1.0f);
-  // A vector [n_rows n_columns], which GGUF has as a matrix, as F32.
+  // A vector [n_rows n_columns], which a file may have as a matrix, or as several of n_rows in all, as F32.
   Status flat(TensorView& out, std::string_view name, int64_t layer, int64_t n_rows, int64_t n_columns);
   // A vector of no tensor: slopes of heads, the weight or the bias of a norm that has none.
   void constant(TensorView& out, std::span<const float> values);
@@ -98,6 +98,9 @@ class WeightLoader {
   // The convolution that makes a vision tower's embeddings of patches, as a product of F32 [N, 3 n_frames side side],
   // channels outermost. A folder has it whole; a GGUF has NAME.weight and NAME.weight.1, of a frame each.
   Status patches(Linear& out, std::string_view name, int64_t n_outputs, int64_t n_frames, int64_t side);
+  // The same of one frame with channels innermost [N, side side 3], as a folder of gemma 4 has it, and without a bias.
+  // A GGUF has channels outermost.
+  Status patches_by_pixel(Linear& out, std::string_view name, int64_t n_outputs, int64_t side);
 
   // A matrix of floats that both containers keep as [n_inputs, n_outputs], turned to F32.
   Status transposed(Linear& out, std::string_view name, int64_t n_outputs, int64_t n_inputs);

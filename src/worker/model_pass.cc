@@ -38,7 +38,7 @@ ModelPass::ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_
   if (config.takes_pictures()) {
     facts_.picture_row_len = static_cast<int32_t>(config.width * (1 + config.n_picture_layers));
     facts_.turns_by_axes = !config.ropes.empty() && !config.ropes.front().axes.empty();
-    facts_.sees_whole_pictures = config.sees_whole_pictures;
+    facts_.sees_whole_pictures = config.sees_whole_pictures();
   }
   if (config.is_encoder()) {
     facts_.encoder = {.n_layers = static_cast<int32_t>(config.n_layers),

@@ -17,8 +17,8 @@ CELL = max(CHAT["prompt"], key=CHAT["prompt"].count)
 LIMITS = {"max_tokens": N_ANSWER, "temperature": 0, "ignore_eos": True}
 
 
-def data(name):
-    return base64.b64encode((MODEL / name).read_bytes()).decode()
+def data(name, model=MODEL):
+    return base64.b64encode((model / name).read_bytes()).decode()
 
 
 def part(encoded, kind="png"):
@@ -29,12 +29,13 @@ def text(said):
     return {"type": "text", "text": said}
 
 
-def question(one="one.png", two="two.png"):
-    return [{"role": "user", "content": [text("Compare "), part(data(one)), text(" with "), part(data(two)), text(".")]}]
+def question(one="one.png", two="two.png", model=MODEL):
+    return [{"role": "user", "content": [text("Compare "), part(data(one, model)), text(" with "), part(data(two, model)),
+                                         text(".")]}]
 
 
-def serve(*flags):
-    return Server([IBID, "serve", MODEL, "--port", 0, *flags])
+def serve(*flags, model=MODEL):
+    return Server([IBID, "serve", model, "--port", 0, *flags])
 
 
 def ask(server, messages, **more):
@@ -83,6 +84,21 @@ def test_a_chat_with_two_pictures_is_that_of_transformers():
         assert ids(other) != CHAT["answer"]
         assert "vision" in json.loads(server.get("/v1/models"))["data"][0]["capabilities"]
         assert json.loads(server.get("/props"))["modalities"]["vision"] is True
+
+
+def test_gemma_4s_is_that_of_transformers():
+    """Its marker and its budget, answers with rows that a token has for each layer, and whole pictures in a step or not."""
+    model = ROOT / "tests" / "golden" / "gemma4_chat"
+    chat = json.loads((model / "chat.json").read_text())
+    for flags in ([], ["--max-sequences", 8, "--max-tokens-per-step", 16, "--threads", 1]):
+        with serve(*flags, model=model) as server:
+            answer = ask(server, question(model=model))
+            assert answer["prompt_token_ids"] == chat["prompt"], answer["prompt_token_ids"]
+            assert ids(answer) == chat["answer"], ids(answer)
+            again = ask(server, question(model=model))
+            assert ids(again) == chat["answer"] and again["usage"]["prompt_tokens_details"]["cached_tokens"] == len(chat["prompt"]) - 1
+    with serve("--image-max-tokens", 30, model=model) as server:
+        assert ask(server, question(model=model))["usage"]["prompt_tokens"] < len(chat["prompt"]) - 60
 
 
 def test_other_apis_show_pictures_too():
@@ -167,5 +183,6 @@ def test_what_is_no_picture_is_refused_by_name_and_harms_no_other():
         assert code == 400 and "no pictures" in error["message"], error
 
 
-main(test_a_chat_with_two_pictures_is_that_of_transformers, test_other_apis_show_pictures_too,
+main(test_a_chat_with_two_pictures_is_that_of_transformers, test_gemma_4s_is_that_of_transformers,
+     test_other_apis_show_pictures_too,
      test_pictures_beside_each_other_answer_as_alone, test_what_is_no_picture_is_refused_by_name_and_harms_no_other)

@@ -11,6 +11,7 @@
 #include "model/one_sequence.h"
 #include "model/testing/config_as_gguf.h"
 #include "model/testing/loaded_model.h"
+#include "model/testing/tower_as_gguf.h"
 #include "model/vision/prompt_pictures.h"
 #include "model/vision/tower.h"
 #include "source_paths.h"
@@ -109,7 +110,7 @@ class VisionGolden : public ::testing::TestWithParam<const char*> {
       arrays.add(tokens[static_cast<size_t>(t)], t, slot_in(table, block_len, t));
       if (const float* row = pictures.input(t); row != nullptr) arrays.set_input(row);
       if (has_axes) arrays.set_axes(pictures.axes(t));
-      if (m.model->config().sees_whole_pictures && pictures.at(t) != nullptr) arrays.set_end(pictures.at(t)->end());
+      if (m.model->config().sees_whole_pictures() && pictures.at(t) != nullptr) arrays.set_end(pictures.at(t)->end());
       arrays.want(t);
       if (memory.states().slot_bytes > 0) arrays.add_state_out(t + 1 < n ? -1 : 0);
     }
@@ -136,6 +137,21 @@ TEST_P(VisionGolden, LogitsOfTheGgufAreThoseOfTransformers) {
   Result<ModelFile> gguf = testing::as_gguf(*model_);
   ASSERT_TRUE(gguf.ok()) << gguf.error().message;
   compare(std::make_shared<ModelFile>(std::move(gguf).value()), model_);
+}
+
+// llama.cpp's names and layouts have the same numbers.
+TEST_P(VisionGolden, AnMmprojFileGivesTheBitsOfTheFolder) {
+  Result<ModelFile> gguf = testing::tower_as_gguf(*model_);
+  ASSERT_TRUE(gguf.ok()) << gguf.error().message;
+  ThreadTeam team(2);
+  Stream stream(team);
+  Result<std::unique_ptr<Tower>> of_folder = Tower::load(model_, "golden", 256, stream);
+  Result<std::unique_ptr<Tower>> of_gguf =
+      Tower::load(std::make_shared<ModelFile>(std::move(gguf).value()), "golden", 256, stream);
+  ASSERT_TRUE(of_folder.ok()) << of_folder.error().message;
+  ASSERT_TRUE(of_gguf.ok()) << of_gguf.error().message;
+  for (size_t i = 0; i < n_pictures(); ++i)
+    EXPECT_EQ(*rows_of(**of_gguf, i, stream).values, *rows_of(**of_folder, i, stream).values) << i;
 }
 
 // In steps of its own size, in blocks, beside the same prompt.
@@ -179,7 +195,9 @@ TEST_P(VisionGolden, TheEngineAnswersAsTransformers) {
   EXPECT_NEAR(first->tokens.front().chosen.raw, last[static_cast<size_t>(ints("greedy")[0])] - std::log(sum), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VisionGolden, ::testing::Values("qwen3vl_vision", "qwen35_vision", "gemma3_vision"),
+INSTANTIATE_TEST_SUITE_P(All, VisionGolden,
+                         ::testing::Values("qwen3vl_vision", "qwen35_vision", "gemma3_vision", "gemma4_vision",
+                                           "gemma4_large_vision"),
                          [](const auto& of) { return std::string(of.param); });
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST_P(PicturesOfRequests, AnswerTheSameUnderThirtyTwoSchedules) {
         const uint64_t seed = 81000 + 100 * static_cast<uint64_t>(n_threads) + 16 * i + k;
         Schedule schedule = testing::random_schedule(seed, testing::kMaxTokens, testing::kMaxSequences);
         if (k == 0) schedule.preempt_at = 4;
-        if (m->model->config().sees_whole_pictures)  // a step has room for a picture beside decodes
+        if (m->model->config().sees_whole_pictures())  // a step has room for a picture beside decodes
           schedule.step_tokens = std::max(schedule.step_tokens, schedule.max_sequences + 15);
         schedule.is_recorded = k % 5 == 0;
         ScheduleRun run(*m->model, *m->stream, nullptr, DType::kF16, schedule, all);
@@ -160,7 +160,8 @@ TEST_P(PicturesOfRequests, BlocksAreSharedWithTheSamePicturesAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PicturesOfRequests,
-                         ::testing::Values("qwen3vl_vision", "qwen35_vision", "gemma3_vision"),
+                         ::testing::Values("qwen3vl_vision", "qwen35_vision", "gemma3_vision", "gemma4_vision",
+                                           "gemma4_large_vision"),
                          [](const auto& of) { return std::string(of.param); });
 
 }  // namespace

@@ -32,10 +32,13 @@ constexpr int64_t kDefaultPattern = 6;  // every sixth layer sees everything
 constexpr int kGlobal = 0, kLocal = 1;  // indices of ropes
 
 void finish(ModelConfig& config) {
-  config.qk_norm = config.sees_whole_pictures = true;
+  config.qk_norm = true;
   config.activation = FfnActivation::kGeluTanh;
   config.embedding_scale = std::sqrt(static_cast<float>(config.width));
-  for (LayerConfig& layer : config.layers) layer.rope = layer.window != 0 ? kLocal : kGlobal;
+  for (LayerConfig& layer : config.layers) {
+    layer.rope = layer.window != 0 ? kLocal : kGlobal;
+    layer.sees_whole_pictures = true;
+  }
 }
 
 }  // namespace

@@ -72,6 +72,11 @@ Status share_caches(int64_t n_shared, const std::string& key, ModelConfig& confi
   return {};
 }
 
+// Layers without a window read a picture as they read text.
+void see_whole_pictures(ModelConfig& config) {
+  for (LayerConfig& layer : config.layers) layer.sees_whole_pictures = layer.window != 0;
+}
+
 void finish(ModelConfig& config) {
   config.qk_norm = config.value_norm = true;
   config.activation = FfnActivation::kGeluTanh;
@@ -221,6 +226,7 @@ Result<ModelConfig> gemma4_from_gguf(const ModelFile& file) {
   const std::string embedding = "gemma4.embedding_length_per_layer_input";
   ASSIGN_OR_RETURN(const int64_t embedding_len, file.meta_int(embedding, 0));
   TRY(set_layer_embedding(embedding_len, embedding, config));
+  if (embedding_len == 0) see_whole_pictures(config);  // of the family, those without it do; the file has no key for it
   TRY(experts_of_gguf(file, config));
   ASSIGN_OR_RETURN(const double cap, file.meta_float("gemma4.final_logit_softcapping", 0.0));
   config.logit_soft_cap = static_cast<float>(cap);
@@ -247,8 +253,10 @@ Result<ModelConfig> gemma4_from_folder(const ModelFile& file) {
   TRY(windows_by_period(kPeriod, window, config));
   TRY(windows_from_layer_types(file, prefix, window, config));
   config.layers.back().window = 0;
-  if (file.has_meta(prefix + "use_bidirectional_attention"))  // of text no word sees those after it; of images some do
+  if (file.has_meta(prefix + "use_bidirectional_attention")) {
     TRY(must_be(file, prefix + "use_bidirectional_attention", "vision"));
+    see_whole_pictures(config);
+  }
   TRY(heads_of_folder(file, prefix, config));
   TRY(ropes_of_folder(file, prefix, config));
   ASSIGN_OR_RETURN(const int64_t n_shared, file.meta_int(prefix + "num_kv_shared_layers", 0));
@@ -261,6 +269,11 @@ Result<ModelConfig> gemma4_from_folder(const ModelFile& file) {
   const std::string embedding = prefix + "hidden_size_per_layer_input";
   ASSIGN_OR_RETURN(const int64_t embedding_len, file.meta_int(embedding, 0));
   TRY(set_layer_embedding(embedding_len, embedding, config));
+  ASSIGN_OR_RETURN(const int64_t pad, file.meta_int(prefix + "pad_token_id", 0));
+  if (pad < 0 || pad >= config.vocab_size)
+    return invalid("pad_token_id is " + std::to_string(pad) + ", which the vocabulary has not",
+                   prefix + "pad_token_id");
+  config.picture_row = TokenId{static_cast<int32_t>(pad)};
   ASSIGN_OR_RETURN(const double cap, file.meta_float(prefix + "final_logit_softcapping", 0.0));
   config.logit_soft_cap = static_cast<float>(cap);
   finish(config);

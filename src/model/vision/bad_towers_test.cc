@@ -69,7 +69,19 @@ TEST(BadTowers, AreRefusedByName) {
                         {"gemma3_vision", "image_size", "36", "shape"},
                         {"gemma3_vision", "patch_size", "512", "cells"},
                         {"gemma3_vision", "num_attention_heads", "32", "heads"},
-                        {"gemma3_vision", "layer_norm_eps", "0.0", "eps"}};
+                        {"gemma3_vision", "layer_norm_eps", "0.0", "eps"},
+                        {"gemma4_vision", "num_hidden_layers", "9", "vision_tower.encoder.layers.3"},
+                        {"gemma4_vision", "num_key_value_heads", "1", "heads"},
+                        {"gemma4_vision", "head_dim", "8", "heads"},
+                        {"gemma4_vision", "intermediate_size", "49", "shape"},
+                        {"gemma4_vision", "patch_size", "5", "numbers"},
+                        {"gemma4_vision", "position_embedding_size", "17", "shape"},
+                        {"gemma4_vision", "position_embedding_size", "0", "position_embedding_size"},
+                        {"gemma4_vision", "pooling_kernel_size", "9", "pooling_kernel_size"},
+                        {"gemma4_vision", "hidden_activation", "\"relu\"", "relu"},
+                        {"gemma4_vision", "rms_norm_eps", "2.0", "eps"},
+                        {"gemma4_vision", "standardize", "true", "std_bias"},
+                        {"gemma4_large_vision", "use_clipped_linears", "true", "input_min"}};
   for (const Case& c : cases) {
     const std::string config = text_of(source_dir() + "/tests/golden/" + c.model + "/config.json");
     const auto tower = load(c.model, with(config, c.key, c.value));

@@ -80,7 +80,40 @@ constexpr std::array<WeightName, 23> kSiglipNames = {{IBID_SIGLIP_NAMES("vision_
 constexpr std::array<WeightName, 23> kOldSiglipNames = {{IBID_SIGLIP_NAMES("vision_tower.vision_model.")}};
 #undef IBID_SIGLIP_NAMES
 
+// gemma 4's; `in_layer` is a product's or a norm's name in a layer.
+#define IBID_GEMMA4_NAME(canonical, in_layer) \
+  { "v.blk.{}." canonical, "vision_tower.encoder.layers.{}." in_layer }
+#define IBID_GEMMA4_PRODUCT(canonical, in_layer)                         \
+  IBID_GEMMA4_NAME(canonical ".weight", in_layer ".linear.weight"),      \
+      IBID_GEMMA4_NAME(canonical ".input_min", in_layer ".input_min"),   \
+      IBID_GEMMA4_NAME(canonical ".input_max", in_layer ".input_max"),   \
+      IBID_GEMMA4_NAME(canonical ".output_min", in_layer ".output_min"), \
+      IBID_GEMMA4_NAME(canonical ".output_max", in_layer ".output_max")
+constexpr WeightName kGemma4TowerNames[] = {
+    {"v.patch_embd.weight", "vision_tower.patch_embedder.input_proj.weight"},
+    {"v.position_embd.weight", "vision_tower.patch_embedder.position_embedding_table"},
+    IBID_GEMMA4_NAME("ln1.weight", "input_layernorm.weight"),
+    IBID_GEMMA4_NAME("attn_post_norm.weight", "post_attention_layernorm.weight"),
+    IBID_GEMMA4_NAME("ln2.weight", "pre_feedforward_layernorm.weight"),
+    IBID_GEMMA4_NAME("ffn_post_norm.weight", "post_feedforward_layernorm.weight"),
+    IBID_GEMMA4_NAME("attn_q_norm.weight", "self_attn.q_norm.weight"),
+    IBID_GEMMA4_NAME("attn_k_norm.weight", "self_attn.k_norm.weight"),
+    IBID_GEMMA4_PRODUCT("attn_q", "self_attn.q_proj"),
+    IBID_GEMMA4_PRODUCT("attn_k", "self_attn.k_proj"),
+    IBID_GEMMA4_PRODUCT("attn_v", "self_attn.v_proj"),
+    IBID_GEMMA4_PRODUCT("attn_out", "self_attn.o_proj"),
+    IBID_GEMMA4_PRODUCT("ffn_gate", "mlp.gate_proj"),
+    IBID_GEMMA4_PRODUCT("ffn_up", "mlp.up_proj"),
+    IBID_GEMMA4_PRODUCT("ffn_down", "mlp.down_proj"),
+    {"v.std_bias", "vision_tower.std_bias"},
+    {"v.std_scale", "vision_tower.std_scale"},
+    {"mm.input_projection.weight", "embed_vision.embedding_projection.weight"},
+};
+#undef IBID_GEMMA4_PRODUCT
+#undef IBID_GEMMA4_NAME
+
 constexpr int64_t kMostLayers = 1024, kMostWidth = 1 << 16, kMostSide = 1 << 10;
+constexpr double kGemma4RopeBase = 100.0;
 
 Result<int64_t> square_root(int64_t square, const std::string& key) {
   for (int64_t side = 1; side <= kMostSide; ++side) {
@@ -103,7 +136,6 @@ Status check(const TowerConfig& c, const std::string& file) {
     return bad("has " + std::to_string(c.n_heads) + " heads in a width of " + std::to_string(c.width) +
                "; expected heads of a multiple of 8, up to 256");
   }
-  if (c.kind == TowerKind::kQwen && c.head_len() % 4 != 0) return bad("turns a quarter of a head by rows");
   if (c.kind == TowerKind::kGemma3 && c.grid_side % c.merge != 0) {
     return bad("has " + std::to_string(c.grid_side) + " patches a side, which cells of " + std::to_string(c.merge) +
                " do not part");
@@ -158,6 +190,46 @@ Result<TowerConfig> gemma3_from_folder(const ModelFile& file, TowerConfig c) {
   return c;
 }
 
+Result<TowerConfig> gemma4_from_folder(const ModelFile& file, TowerConfig c) {
+  const std::string v = "vision_config.";
+  ASSIGN_OR_RETURN(c.n_layers, bounded_size(file, v + "num_hidden_layers", kMostLayers));
+  ASSIGN_OR_RETURN(c.width, bounded_size(file, v + "hidden_size", kMostWidth));
+  ASSIGN_OR_RETURN(c.ffn_len, bounded_size(file, v + "intermediate_size", kMostWidth));
+  ASSIGN_OR_RETURN(c.n_heads, bounded_size(file, v + "num_attention_heads", kMostWidth));
+  ASSIGN_OR_RETURN(const int64_t n_kv_heads, file.meta_int(v + "num_key_value_heads", c.n_heads));
+  ASSIGN_OR_RETURN(const int64_t head_len, file.meta_int(v + "head_dim", c.width / c.n_heads));
+  if (n_kv_heads != c.n_heads || head_len * c.n_heads != c.width) {
+    return unsupported("the vision tower has " + std::to_string(c.n_heads) + " heads of " + std::to_string(head_len) +
+                           ", " + std::to_string(n_kv_heads) + " of keys, in a width of " + std::to_string(c.width) +
+                           "; heads that fill the width, as many of keys, are supported",
+                       v + "head_dim");
+  }
+  ASSIGN_OR_RETURN(c.patch_side, bounded_size(file, v + "patch_size", kMostSide));
+  ASSIGN_OR_RETURN(c.merge, bounded_size(file, v + "pooling_kernel_size", 8));
+  ASSIGN_OR_RETURN(c.grid_side, bounded_size(file, v + "position_embedding_size", kMostWidth));
+  ASSIGN_OR_RETURN(c.out_width, bounded_size(file, "text_config.hidden_size", kMostWidth));
+  TRY(read_eps(file, v + "rms_norm_eps", 1e-6, c));
+  TRY(must_be(file, v + "hidden_activation", "gelu_pytorch_tanh"));
+  if (file.has_meta(v + "rope_parameters.rope_type")) TRY(must_be(file, v + "rope_parameters.rope_type", "axial"));
+  ASSIGN_OR_RETURN(c.rope_base, file.meta_float(v + "rope_parameters.rope_theta", kGemma4RopeBase));
+  ASSIGN_OR_RETURN(c.clips, file.meta_bool(v + "use_clipped_linears", false));
+  ASSIGN_OR_RETURN(c.standardises, file.meta_bool(v + "standardize", false));
+  return c;
+}
+
+// What llama.cpp's converter leaves to the tensors.
+Status gemma4_from_tensors(const ModelFile& file, TowerConfig& c) {
+  const TensorInfo* positions = file.find("v.position_embd.weight");
+  const int64_t n = positions == nullptr ? 0 : positions->view.n_elements();
+  c.grid_side = n / (2 * c.width);
+  if (c.grid_side < 1 || c.grid_side > kMostWidth || c.grid_side * 2 * c.width != n)
+    return invalid(file.path() + ": the vision tower has no table of positions for two axes", "v.position_embd.weight");
+  c.rope_base = kGemma4RopeBase;
+  c.clips = file.find("v.blk.0.attn_q.input_max") != nullptr;
+  c.standardises = file.find("v.std_scale") != nullptr;
+  return {};
+}
+
 Result<TowerConfig> from_gguf(const ModelFile& file) {
   const std::string v = "clip.vision.";
   const char* key = file.has_meta("clip.projector_type") ? "clip.projector_type" : "clip.vision.projector_type";
@@ -168,9 +240,11 @@ Result<TowerConfig> from_gguf(const ModelFile& file) {
     c.n_frames = 2;
   } else if (name == "gemma3") {
     c.kind = TowerKind::kGemma3;
+  } else if (name == "gemma4v") {
+    c.kind = TowerKind::kGemma4;
   } else {
     return unsupported(file.path() + " is a vision tower with the projector " + in_quotes(name) +
-                           "; ibid runs qwen3vl_merger and gemma3",
+                           "; ibid runs qwen3vl_merger, gemma3 and gemma4v",
                        key);
   }
   int64_t image_side = 0;
@@ -192,20 +266,24 @@ Result<TowerConfig> from_gguf(const ModelFile& file) {
       }
     }
   } else {
-    ASSIGN_OR_RETURN(c.merge, file.meta_int(v + "projector.scale_factor", 4));
+    const bool is_gemma4 = c.kind == TowerKind::kGemma4;
+    ASSIGN_OR_RETURN(c.merge, file.meta_int(v + "projector.scale_factor", is_gemma4 ? 3 : 4));
+    if (is_gemma4) TRY(gemma4_from_tensors(file, c));
   }
-  if (c.merge < 1 || c.merge > 8 || c.grid_side < 1 || c.grid_side > kMostSide)
+  if (c.merge < 1 || c.merge > 8 || c.grid_side < 1 || (c.grid_side > kMostSide && c.kind != TowerKind::kGemma4))
     return invalid(file.path() + ": the vision tower's grid of " + std::to_string(c.grid_side) +
                    " patches a side, merged by " + std::to_string(c.merge) + ", is not one");
   return c;
 }
 
 TowerKind kind_of(const std::string& model_type) {
+  if (model_type == "gemma4") return TowerKind::kGemma4;
   return model_type == "gemma3" ? TowerKind::kGemma3 : TowerKind::kQwen;
 }
 
 bool is_known(const std::string& model_type) {
-  return model_type == "gemma3" || model_type == "qwen3_vl" || model_type == "qwen3_5" || model_type == "qwen3_5_moe";
+  return model_type == "gemma3" || model_type == "gemma4" || model_type == "qwen3_vl" || model_type == "qwen3_5" ||
+         model_type == "qwen3_5_moe";
 }
 
 }  // namespace
@@ -222,7 +300,7 @@ bool has_tower(const ModelFile& file) {
 Result<TowerConfig> read_tower(const ModelFile& file) {
   if (!has_tower(file))
     return unsupported(file.path() +
-                       " has no vision tower that ibid runs; expected one of gemma 3, Qwen3-VL or "
+                       " has no vision tower that ibid runs; expected one of gemma 3 and 4, Qwen3-VL or "
                        "Qwen3.5, or a GGUF file of the architecture clip");
   Result<TowerConfig> config = invalid("");
   if (file.container() == Container::kGguf) {
@@ -230,7 +308,17 @@ Result<TowerConfig> read_tower(const ModelFile& file) {
   } else {
     ASSIGN_OR_RETURN(const std::string type, file.meta_string("model_type"));
     TowerConfig c = {.kind = kind_of(type), .architecture = type};
-    config = c.kind == TowerKind::kQwen ? qwen_from_folder(file, std::move(c)) : gemma3_from_folder(file, std::move(c));
+    switch (c.kind) {
+      case TowerKind::kQwen:
+        config = qwen_from_folder(file, std::move(c));
+        break;
+      case TowerKind::kGemma3:
+        config = gemma3_from_folder(file, std::move(c));
+        break;
+      case TowerKind::kGemma4:
+        config = gemma4_from_folder(file, std::move(c));
+        break;
+    }
   }
   if (!config) return config;
   TRY(check(*config, file.path()));
@@ -239,6 +327,7 @@ Result<TowerConfig> read_tower(const ModelFile& file) {
 
 std::span<const WeightName> tower_names(TowerKind kind, const ModelFile& file) {
   if (kind == TowerKind::kQwen) return kAllQwenNames;
+  if (kind == TowerKind::kGemma4) return kGemma4TowerNames;
   const auto is_old = [](const TensorInfo& t) {
     return t.name.find("vision_tower.vision_model.") != std::string::npos;
   };

@@ -20,6 +20,7 @@ namespace ibid {
 enum class TowerKind : uint8_t {
   kQwen,    // Qwen3-VL, Qwen3.5: any grid of patches, rotated by row and column, 2 x 2 patches a cell
   kGemma3,  // SigLIP over one size of picture, whose patches are averaged 4 x 4 to a cell
+  kGemma4,  // any grid of patches, rotated by column and row, RMS norms on both sides, averaged 3 x 3 to a cell
 };
 
 struct TowerConfig {
@@ -32,9 +33,12 @@ struct TowerConfig {
   int64_t patch_side = 0;  // pixels
   int64_t n_frames = 1;    // that a patch covers; a picture's are alike
   int64_t merge = 0;       // patches of a cell's side
-  int64_t grid_side = 0;   // of the learned positions' grid, in patches
+  int64_t grid_side = 0;   // of the learned positions' grid, in patches; of gemma 4 those of one axis
   int64_t out_width = 0;   // C of the text model
   float norm_eps = 1e-6f;
+  double rope_base = 10000.0;
+  bool clips = false;         // gemma 4: inputs and outputs of a layer's products stay in ranges that the file has
+  bool standardises = false;  // gemma 4: averages are moved and scaled by vectors that the file has
   std::vector<int64_t> deep_layers;  // after which rows are merged for the text model's first layers, ascending
 
   int64_t head_len() const { return width / n_heads; }
@@ -49,5 +53,7 @@ bool has_tower(const ModelFile& file);
 Result<TowerConfig> read_tower(const ModelFile& file);
 // The names of the file's tensors.
 std::span<const WeightName> tower_names(TowerKind kind, const ModelFile& file);
+// The larger ones of gemma 4's budgets of a picture, which no picture of its towers exceeds.
+inline constexpr int64_t kMostGemma4Cells = 1120;
 
 }  // namespace ibid

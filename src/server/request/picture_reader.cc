@@ -34,12 +34,24 @@ Result<TokenId> one_token(const Tokenizer& tokenizer, const char* text) {
 }  // namespace
 
 Result<PictureTokens> picture_tokens(TowerKind kind, const Tokenizer& tokenizer) {
-  const bool is_qwen = kind == TowerKind::kQwen;
   PictureTokens out;
-  out.marker = is_qwen ? "<|image_pad|>" : "<start_of_image>";
-  out.shown = is_qwen ? out.marker : "\n\n<start_of_image><image_soft_token><end_of_image>\n\n";
+  const char* cell = nullptr;
+  switch (kind) {
+    case TowerKind::kQwen:
+      out.marker = out.shown = cell = "<|image_pad|>";
+      break;
+    case TowerKind::kGemma3:
+      out.marker = "<start_of_image>";
+      out.shown = "\n\n<start_of_image><image_soft_token><end_of_image>\n\n";
+      cell = "<image_soft_token>";
+      break;
+    case TowerKind::kGemma4:
+      out.marker = cell = "<|image|>";
+      out.shown = "<|image><|image|><image|>";
+      break;
+  }
   TRY(one_token(tokenizer, out.marker.c_str()));
-  ASSIGN_OR_RETURN(out.cell, one_token(tokenizer, is_qwen ? "<|image_pad|>" : "<image_soft_token>"));
+  ASSIGN_OR_RETURN(out.cell, one_token(tokenizer, cell));
   return out;
 }
 
