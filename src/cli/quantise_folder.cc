@@ -41,6 +41,8 @@ Status check_options(const QuantizeOptions& o) {
   if (o.out.empty()) return invalid("no folder to write is named");
   if (o.search != "none" && o.file.empty()) return invalid("--search " + o.search + " looks at a text: -f names it");
   if (o.search == "none" && !o.file.empty()) return invalid("-f is the text of a search: --search gptq or awq");
+  if (!o.adapters.empty() || !o.scaled_adapters.empty())
+    return invalid("--lora and --lora-scaled are for GGUF files; " + o.type + " is written as a folder");
   if (o.act_order && o.search != "gptq") return invalid("--act-order is for --search gptq");
   return {};
 }

@@ -1,6 +1,8 @@
 // A model as a GGUF file: of a folder, in other types, or with fewer heads of keys and values.
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "host/loading.h"
 #include "model/config.h"
 #include "model/convert.h"
+#include "model/merged_adapters.h"
 
 namespace ibid::cli {
 namespace {
@@ -98,6 +101,20 @@ TypeRules rules_of(const QuantizeOptions& options) {
   return rules;
 }
 
+Result<std::vector<AdapterToMerge>> adapters_of(const QuantizeOptions& options) {
+  std::vector<AdapterToMerge> out;
+  for (const std::string& path : options.adapters) out.push_back({.path = path});
+  for (const std::string& text : options.scaled_adapters) {
+    const size_t colon = text.rfind(':');
+    AdapterToMerge& adapter = out.emplace_back(AdapterToMerge{.path = text.substr(0, colon)});
+    const std::string number = colon == std::string::npos ? "" : text.substr(colon + 1);
+    const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), adapter.scale);
+    if (wrong != std::errc() || end != number.data() + number.size() || !std::isfinite(adapter.scale))
+      return invalid("--lora-scaled " + text + " has no number after its last colon; expected PATH:SCALE");
+  }
+  return out;
+}
+
 }  // namespace
 
 int convert(const ConvertOptions& options) {
@@ -114,6 +131,8 @@ int convert(const ConvertOptions& options) {
 
 int quantize(const QuantizeOptions& options) {
   if (folder_bits(options.type) > 0) return quantise_folder(options);
+  const auto adapters = adapters_of(options);
+  if (!adapters) return fail(adapters.error(), kUsage);
   if (options.search != "none") {
     return fail(
         invalid("--search " + options.search + " is for the types w4a16 and w8a16, which are written as folders"),
@@ -132,6 +151,11 @@ int quantize(const QuantizeOptions& options) {
   }
   const Shards shards = {.max_bytes = static_cast<uint64_t>(options.split_max_bytes), .keep = options.keep_split};
   std::error_code ignored;
+  if (!adapters->empty() && std::filesystem::is_directory(*path, ignored)) {
+    return fail(unsupported("adapters are merged into GGUF files; write one first: ibid convert " + in_quotes(*path) +
+                            " base.gguf"),
+                kUsage);
+  }
   if (options.kv_heads == 0 && std::filesystem::is_directory(*path, ignored)) {
     const ibid::ConvertOptions how = {.types = rules_of(options),
                                       .requantises = options.requantises,
@@ -140,8 +164,9 @@ int quantize(const QuantizeOptions& options) {
                                       .importance = importance ? &*importance : nullptr};
     return convert_folder(*path, options.out, how, options.threads);
   }
-  auto file = ModelFile::open(*path);
-  if (!file) return fail(file.error());
+  auto opened = ModelFile::open(*path);
+  if (!opened) return fail(opened.error());
+  const auto file = std::make_shared<const ModelFile>(std::move(opened).value());
   auto config = read_config(*file);
   if (!config) return fail(config.error());
   const LayerConfig* attention = config->first_with(Mixer::kAttention);
@@ -167,11 +192,19 @@ int quantize(const QuantizeOptions& options) {
                                           .shards = shards,
                                           .importance = importance ? &*importance : nullptr};
   ThreadTeam team(options.threads > 0 ? options.threads : usable_cores());
+  std::optional<MergedAdapters> merged;
+  if (!adapters->empty()) {
+    Stream stream(team);
+    auto read = MergedAdapters::read(*adapters, file, stream);
+    if (!read) return fail(read.error());
+    requantise_options.terms = &merged.emplace(*std::move(read));
+  }
   Progress bar("quantising", true);
   auto made = requantise(*file, options.out, requantise_options, team,
                          [&](uint64_t done, uint64_t all) { bar.update(done, all); });
   if (!made) return fail(made.error());
   print(*made, options.out, options.dry_run);
+  if (merged) fmt::print("{} adapters are merged into {} matrices.\n", adapters->size(), merged->n_tensors());
   if (!options.dry_run && made->bytes > file->tensor_bytes()) {
     fmt::print(stderr, "warning: {} is larger than what it was made of: {} of weights, and {} were read{}.\n",
                options.out, bytes_text(made->bytes), bytes_text(file->tensor_bytes()),

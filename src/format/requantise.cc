@@ -27,6 +27,7 @@ struct Plan {
   const TensorInfo* from;
   DType dtype;
   DType wished;
+  const RowTerms* terms = nullptr;  // null: nothing is added
   std::vector<Pool> pools;          // ascending
   std::vector<int64_t> dims;        // of the result
   int64_t n_rows = 0, row_len = 0;  // of the result; a vector that is pooled has rows of one
@@ -112,16 +113,17 @@ Result<Plan> plan_of(const ModelFile& from, const TensorInfo& t, const Requantis
     }
     for (const Pool& p : plan.pools) plan.dims[0] -= p.n_dropped();
   }
-  plan.is_copied = plan.pools.empty() && plan.dtype == v.dtype;
+  if (o.terms != nullptr && o.terms->has(t.name)) plan.terms = o.terms;
+  plan.is_copied = plan.pools.empty() && plan.dtype == v.dtype && plan.terms == nullptr;
   if (!plan.is_copied && is_quantised(v.dtype) && !o.requantises) {
     return unsupported(in_quotes(t.name) + " of " + from.path() + " is quantised already (" +
                        std::string(traits(v.dtype).name) +
                        "), and what it lost stays lost; --allow-requantize quantises it again, and a file of F16 or "
                        "BF16 gives a better one");
   }
-  const bool is_vector = v.rank == 1;
+  const bool is_vector = v.rank == 1 && plan.terms == nullptr;  // else a matrix of one row
   plan.row_len = is_vector ? 1 : v.row_len();
-  plan.n_rows = is_vector ? plan.dims[0] : plan.dims[0] * (v.n_rows() / v.dim[0]);
+  plan.n_rows = v.rank == 1 ? (is_vector ? plan.dims[0] : 1) : plan.dims[0] * (v.n_rows() / v.dim[0]);
   if (o.importance != nullptr && is_matrix(t)) {
     ASSIGN_OR_RETURN(plan.importance, o.importance->weights(t.name, v.rank == 3 ? v.dim[0] : 1, v.row_len()));
   }
@@ -186,6 +188,7 @@ class Rows {
         s.row[k] = static_cast<float>(s.sum[k] / static_cast<double>(mean.n));
       }
     }
+    if (plan_.terms != nullptr) plan_.terms->add(plan_.from->name, row, s.row);
     if (!std::ranges::all_of(s.row, [](float x) { return std::isfinite(x); })) is_finite_ = false;
     quantise_row(plan_.dtype, s.row.data(), to, n, plan_.importance_of(row));
   }
@@ -235,6 +238,8 @@ Result<Requantised> requantise(const ModelFile& from, const std::string& to, con
     return invalid(std::to_string(K) + " key and value heads cannot be averaged into " + std::to_string(G) +
                    " equal groups; expected a divisor of " + std::to_string(K));
   }
+  if (G != 0 && options.terms != nullptr)
+    return unsupported("heads are averaged, or adapters merged, not both at once; write a file for each step");
   GgufWriter writer;
   writer.set("general.architecture", options.architecture.c_str());
   for (const auto& [key, value] : from.metadata()) {

@@ -14,6 +14,7 @@
 #include "format/gguf_writer.h"
 #include "format/importance.h"
 #include "format/model_file.h"
+#include "format/row_terms.h"
 #include "format/type_rules.h"
 
 namespace ibid {
@@ -37,6 +38,7 @@ struct RequantiseOptions {
   bool dry_run = false;      // writes nothing
   Shards shards = {};
   const Importance* importance = nullptr;  // not owned; null: errors count by the weights' own size
+  const RowTerms* terms = nullptr;         // not owned; null: nothing is added. Not beside kv_groups
 };
 
 struct Requantised {
@@ -65,9 +67,10 @@ struct Requantised {
 Status write_gguf(const GgufWriter& writer, const std::string& to, const Shards& shards, std::span<const size_t> first);
 
 // Writes `to`, a GGUF file that appears only once it is complete. A matrix that already has the target type keeps its
-// bytes. Holds some 16 MiB and the mapped pages of one tensor, regardless of the model's size. Errors are sentences
-// about the file (a container without GGUF's metadata, a matrix that is quantised already, a number that is not finite)
-// or the disk; an error leaves no file. progress(done, all) in bytes that were read, on the caller's thread.
+// bytes, unless something is added to it. Holds some 16 MiB and the mapped pages of one tensor, regardless of the
+// model's size. Errors are sentences about the file (a container without GGUF's metadata, a matrix that is quantised
+// already, a number that is not finite) or the disk; an error leaves no file. progress(done, all) in bytes that were
+// read, on the caller's thread.
 Result<Requantised> requantise(const ModelFile& from, const std::string& to, const RequantiseOptions& options,
                                ThreadTeam& team, const std::function<void(uint64_t, uint64_t)>& progress = {});
 

@@ -71,13 +71,13 @@ bool fits(std::string_view pattern, std::string_view module, int64_t (&numbers)[
 
 class Reader {
  public:
-  Reader(std::string path, const ModelFile& base, const Model& model, Stream& s)
-      : path_(std::move(path)), base_(base), config_(model.config()), seats_(model.adapter_seats()), stream_(s) {
+  Reader(std::string path, const ModelFile& base, const Model& model)
+      : path_(std::move(path)), base_(base), config_(model.config()), seats_(model.adapter_seats()) {
     for (size_t i = 0; i < seats_.size(); ++i) by_name_.emplace(seats_[i].name, static_cast<int32_t>(i));
   }
 
-  Result<std::shared_ptr<const Adapter>> of_folder();
-  Result<std::shared_ptr<const Adapter>> of_gguf();
+  Result<std::vector<Adapter::Pair>> of_folder();
+  Result<std::vector<Adapter::Pair>> of_gguf();
 
  private:
   using ByName = std::multimap<std::string, int32_t, std::less<>>;
@@ -113,13 +113,12 @@ class Reader {
   Status make_qkvz(int64_t layer, const Found& found);
   const AdapterSeat* seat_of(std::string_view pattern, int64_t layer, int32_t& seat) const;
   void add_pair(int32_t seat, int64_t rank, const std::vector<float>& a, const std::vector<float>& b, double factor);
-  Result<std::shared_ptr<const Adapter>> make(bool is_gguf);
+  Result<std::vector<Adapter::Pair>> make(bool is_gguf);
 
   std::string path_;
   const ModelFile& base_;
   const ModelConfig& config_;
   std::span<const AdapterSeat> seats_;
-  Stream& stream_;
   ByName by_name_;  // several seats are parts of one tensor
   std::map<std::string, std::vector<Found>, std::less<>> found_;
   std::map<std::string, Found, std::less<>> stacked_;  // of all experts, by what a folder calls them
@@ -421,7 +420,7 @@ Status Reader::make_pair(const std::string& name, std::vector<Found>& found, boo
   return {};
 }
 
-Result<std::shared_ptr<const Adapter>> Reader::make(bool is_gguf) {
+Result<std::vector<Adapter::Pair>> Reader::make(bool is_gguf) {
   if (found_.empty() && stacked_.empty() && qkvz_.empty())
     return invalid(path_ + " has no matrices of low rank", path_);
   for (auto& [name, found] : found_) TRY(make_pair(name, found, is_gguf));
@@ -432,7 +431,7 @@ Result<std::shared_ptr<const Adapter>> Reader::make(bool is_gguf) {
   std::ranges::sort(seats);
   if (const auto twice = std::ranges::adjacent_find(seats); twice != seats.end())
     return refused(seats_[static_cast<size_t>(*twice)].name, "gets matrices twice, under several names");
-  return Adapter::make(stream_, seats_, std::move(pairs_), path_);
+  return std::move(pairs_);
 }
 
 Status Reader::add_module(std::string_view module, const TensorInfo& info, bool is_b) {
@@ -454,7 +453,7 @@ Status Reader::add_module(std::string_view module, const TensorInfo& info, bool 
   return add(name, expert, info, is_b);
 }
 
-Result<std::shared_ptr<const Adapter>> Reader::of_folder() {
+Result<std::vector<Adapter::Pair>> Reader::of_folder() {
   ASSIGN_OR_RETURN(const MappedFile config, MappedFile::open(path_ + "/adapter_config.json"));
   ASSIGN_OR_RETURN(const Json json, parse_json(config.text(), config.path(), kConfigLimits));
   if (json.object() == nullptr) return invalid(config.path() + " is no object", config.path());
@@ -488,7 +487,7 @@ Result<std::shared_ptr<const Adapter>> Reader::of_folder() {
   return make(false);
 }
 
-Result<std::shared_ptr<const Adapter>> Reader::of_gguf() {
+Result<std::vector<Adapter::Pair>> Reader::of_gguf() {
   if (base_.container() != Container::kGguf)
     return unsupported(path_ +
                            " is an adapter in GGUF, and the model is a folder, whose rows may lie in another "
@@ -522,11 +521,17 @@ Result<std::shared_ptr<const Adapter>> Reader::of_gguf() {
 
 }  // namespace
 
-Result<std::shared_ptr<const Adapter>> read_adapter(const std::string& path, const ModelFile& base, const Model& model,
-                                                    Stream& s) {
-  Reader reader(path, base, model, s);
+Result<std::vector<Adapter::Pair>> read_adapter_pairs(const std::string& path, const ModelFile& base,
+                                                      const Model& model) {
+  Reader reader(path, base, model);
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored) ? reader.of_folder() : reader.of_gguf();
+}
+
+Result<std::shared_ptr<const Adapter>> read_adapter(const std::string& path, const ModelFile& base, const Model& model,
+                                                    Stream& s) {
+  ASSIGN_OR_RETURN(std::vector<Adapter::Pair> pairs, read_adapter_pairs(path, base, model));
+  return Adapter::make(s, model.adapter_seats(), std::move(pairs), path);
 }
 
 }  // namespace ibid

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "format/model_file.h"
@@ -20,5 +21,9 @@ namespace ibid {
 // `s`: a stream that runs nothing else meanwhile; its team packs. Errors are sentences about the adapter.
 Result<std::shared_ptr<const Adapter>> read_adapter(const std::string& path, const ModelFile& base, const Model& model,
                                                     Stream& s);
+
+// The same as pairs of the seats of `model`, which may be one without weights, for a purpose of the caller's.
+Result<std::vector<Adapter::Pair>> read_adapter_pairs(const std::string& path, const ModelFile& base,
+                                                      const Model& model);
 
 }  // namespace ibid

@@ -7,11 +7,14 @@
 #include <map>
 
 #include "base/json.h"
+#include "format/requantise.h"
 #include "format/safetensors.h"
 #include "model/adapter_file.h"
+#include "model/merged_adapters.h"
 #include "model/testing/config_as_gguf.h"
 #include "model/testing/loaded_model.h"
 #include "source_paths.h"
+#include "temp_folder.h"
 
 namespace ibid {
 namespace {
@@ -100,6 +103,86 @@ INSTANTIATE_TEST_SUITE_P(Adapters, LoraGolden,
                                            "gpt2", "granitehybrid_dense", "lfm2", "qwen3moe", "qwen3moe_experts",
                                            "qwen35_vl", "qwen35_vl_old_names", "qwen3next"),
                          [](const auto& test) { return std::string(test.param); });
+
+// The file that `ibid quantize --lora` writes, without an adapter beside it.
+std::string merged_file(const std::string& adapter, std::span<const AdapterToMerge> adapters, const std::string& to,
+                        int n_threads, QuantMix mix) {
+  const std::shared_ptr<const ModelFile> base = base_file(adapter, true);
+  ThreadTeam team(n_threads);
+  Stream stream(team);
+  const Result<MergedAdapters> merged = MergedAdapters::read(adapters, base, stream);
+  EXPECT_TRUE(merged.ok()) << merged.error().message;
+  if (!merged.ok()) return "";
+  EXPECT_GT(merged->n_tensors(), 0u);
+  const ModelConfig config = read_config(*base).value();
+  const Result<Requantised> made = requantise(
+      *base, to,
+      {.types = {.mix = mix}, .architecture = config.architecture, .n_layers = config.n_layers, .terms = &*merged},
+      team);
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  const Result<MappedFile> written = MappedFile::open(to);
+  EXPECT_TRUE(written.ok());
+  return std::string(written->text());
+}
+
+TEST_P(LoraGolden, MergedFilesHaveTheLogitsOfPeft) {
+  const std::string adapter = GetParam();
+  const TempFolder out;
+  const std::vector<AdapterToMerge> one = {{.path = folder() + adapter}};
+  const std::string path = out.path() + "/merged.gguf";
+  const std::string bytes = merged_file(adapter, one, path, 1, QuantMix::kF32);
+  EXPECT_EQ(bytes, merged_file(adapter, one, out.path() + "/again.gguf", 2, QuantMix::kF32)) << "threads";
+  LoadedModel m(std::make_shared<const ModelFile>(ModelFile::open(path).value()),
+                {.step_tokens = 128, .max_rows = 128});
+  ASSERT_NE(m.model, nullptr);
+  const Expected expected(adapter);
+  const std::vector<float> logits = m.logits(expected.tokens, {.kv_dtype = DType::kF32});
+  ASSERT_EQ(std::ssize(logits), expected.logits.n_elements());
+  const auto* want = expected.logits.row_as<const float>(0);
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    worst = std::fmax(worst, std::isfinite(logits[i]) ? std::fabs(double{logits[i]} - double{want[i]}) : INFINITY);
+    largest = std::fmax(largest, std::fabs(double{want[i]}));
+  }
+  EXPECT_LE(worst, 3e-4 * largest);  // weights were rounded once more than peft's sums
+}
+
+// Half of it twice is all of it, but for what is rounded between; of no rank at all, the base.
+TEST(LoraGolden, MergedScalesAdd) {
+  const TempFolder out;
+  const auto weights = [&](std::span<const AdapterToMerge> adapters) {
+    merged_file("llama", adapters, out.path() + "/m.gguf", 2, QuantMix::kF32);
+    const ModelFile file = ModelFile::open(out.path() + "/m.gguf").value();
+    const TensorInfo* q = file.find("blk.0.attn_q.weight");
+    return std::vector<float>(q->view.row_as<const float>(0), q->view.row_as<const float>(0) + q->view.n_elements());
+  };
+  const std::string path = folder() + "llama";
+  const auto once = weights(std::vector<AdapterToMerge>{{.path = path}});
+  const auto twice = weights(std::vector<AdapterToMerge>{{.path = path, .scale = 0.5}, {.path = path, .scale = 0.5}});
+  const auto none = weights(std::vector<AdapterToMerge>{{.path = path, .scale = 0}});
+  const std::shared_ptr<const ModelFile> base = base_file("llama", true);
+  const auto* own = base->find("blk.0.attn_q.weight")->view.row_as<const float>(0);
+  double changed = 0;
+  for (size_t i = 0; i < once.size(); ++i) {
+    EXPECT_NEAR(twice[i], once[i], 1e-6);
+    EXPECT_EQ(none[i], own[i]);
+    changed = std::fmax(changed, std::fabs(double{once[i]} - double{own[i]}));
+  }
+  EXPECT_GT(changed, 1e-3);
+}
+
+TEST(LoraGolden, WhatCannotBeMergedIsRefused) {
+  ThreadTeam team(1);
+  Stream stream(team);
+  const auto refusal = [&](const std::string& adapter, bool as_gguf) {
+    const std::vector<AdapterToMerge> one = {{.path = folder() + adapter}};
+    const auto read = MergedAdapters::read(one, base_file("llama", as_gguf), stream);
+    return read.ok() ? std::string() : read.error().message;
+  };
+  EXPECT_NE(refusal("llama", false).find("ibid convert"), std::string::npos);
+  EXPECT_NE(refusal("qwen3moe", true).find("no product"), std::string::npos);
+  EXPECT_NE(refusal("refused/dora", true).find("use_dora"), std::string::npos);
+}
 
 TEST(LoraGolden, GgufAdaptersAreThoseOfTheirFolders) {
   for (const char* adapter : {"llama", "llama_minimal", "qwen3", "qwen3moe_experts"})

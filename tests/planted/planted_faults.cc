@@ -94,6 +94,8 @@ const std::map<std::string, std::string> kFoundByUnits = {
      "All/VisionGolden.RowsAndLogitsOfTheFolderAreThoseOfTransformers/gemma4_vision"},
     {"pairs_of_a_half_turn_across_halves",
      "All/VisionGolden.RowsAndLogitsOfTheFolderAreThoseOfTransformers/gemma4_large_vision"},
+    {"experts_share_an_adapter", "Adapters/LoraGolden.MergedFilesHaveTheLogitsOfPeft/qwen3moe"},
+    {"merged_adapters_have_no_factor", "Adapters/LoraGolden.MergedFilesHaveTheLogitsOfPeft/llama"},
     {"positions_of_patches_end_early",
      "All/VisionGolden.RowsAndLogitsOfTheFolderAreThoseOfTransformers/qwen3vl_vision"},
     {"pictures_share_prefixes", "Models/PicturesOfRequests.BlocksAreSharedWithTheSamePicturesAlone/qwen3vl_vision"},

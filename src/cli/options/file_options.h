@@ -31,7 +31,8 @@ struct QuantizeOptions {
   int threads = 0;
   bool dry_run = false;
   bool force = false;
-  std::string imatrix;  // a file of `ibid imatrix`; empty: none
+  std::string imatrix;                                 // a file of `ibid imatrix`; empty: none
+  std::vector<std::string> adapters, scaled_adapters;  // PATH, and PATH:SCALE
   // Of folders, types w4a16 and w8a16 (model/quantise_folder.h).
   int64_t group_len = 128;
   std::string search = "none";  // or gptq, awq

@@ -232,6 +232,12 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   add_whole(c, "--kv-heads", q.kv_heads, 0, 4096, "average key and value heads into N groups; 0: keep them");
   c->add_flag("--force", q.force, "overwrite an existing file");
   c->add_option("--imatrix", q.imatrix, "weigh errors by this file of ibid imatrix")->type_name("FILE");
+  c->add_option("--lora", q.adapters, "merge this adapter into the weights; repeatable")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
+  c->add_option("--lora-scaled", q.scaled_adapters, "merge this adapter times SCALE; repeatable")
+      ->type_name("PATH:SCALE")
+      ->allow_extra_args(false);
   add_whole(c, "--group-size", q.group_len, 32, 1 << 20, "of folders: inputs that share a scale, a multiple of 32");
   add_read(c, "--search", q.search, "none|gptq|awq", q.search, "of folders: how codes are found, by a text's inputs",
            [](std::string_view name) -> Result<std::string> {
@@ -252,6 +258,7 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   c->add_flag("--act-order", q.act_order, "of gptq: inputs with large squares first");
   c->footer(
       "Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m\n"
+      "  ibid quantize model-f16.gguf merged-q8_0.gguf q8_0 --lora adapter\n"
       "  ibid quantize Qwen3-0.6B out.gguf q5_k_m --tensor-type attn_v=q8_0 --dry-run\n"
       "  ibid quantize Qwen3-0.6B Qwen3-0.6B-W4A16 w4a16 --search gptq -f text.txt");
   on_parse(c, exit_code, q, quantize);
