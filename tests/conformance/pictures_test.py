@@ -1,10 +1,12 @@
 """Pictures of a real server: a golden chat by each API, hits, refusals, beside other answers. pictures_test.py BUILD_DIR."""
 import base64
 import concurrent.futures
+import http.server
 import json
 import random
 import re
 import struct
+import threading
 import urllib.error
 import zlib
 
@@ -183,6 +185,78 @@ def test_what_is_no_picture_is_refused_by_name_and_harms_no_other():
         assert code == 400 and "no pictures" in error["message"], error
 
 
+class Pictures(http.server.BaseHTTPRequestHandler):
+    """What is at these paths: a picture, none, a redirect, too much, and an answer that never comes."""
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        if self.path == "/never":
+            return self.server.ended.wait(60)
+        body = {"/one.png": (MODEL / "one.png").read_bytes(), "/text": b"no picture"}.get(self.path, b"")
+        status = 302 if self.path == "/redirect" else 200 if body or self.path == "/large" else 404
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "/one.png")
+        self.send_header("Content-Length", str(30_000_000 if self.path == "/large" else len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        try:
+            for _ in range(30 if self.path == "/large" else 0):
+                self.wfile.write(bytes(1_000_000))
+        except OSError:  # the server has had enough
+            self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+def test_addresses_are_fetched_from_hosts_that_are_named():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pictures) as pictures:
+        pictures.asked, pictures.ended, port = [], threading.Event(), pictures.server_port
+        threading.Thread(target=pictures.serve_forever, daemon=True).start()
+        at = lambda path: f"http://127.0.0.1:{port}{path}"
+        show = lambda url: {"type": "image_url", "image_url": {"url": url}}
+        one = lambda url: [{"role": "user", "content": [show(url), text("What is it?")]}]
+        def refused(server, url):
+            code, error = refusal(server, "/v1/chat/completions", {"messages": one(url)})
+            assert error["param"] == "messages[0].content[0].image_url", error
+            return code, error["message"]
+        with serve("--allowed-media-domains", f"127.0.0.1:{port}", "--media-timeout", 1) as server:
+            asked = question()
+            want = ids(ask(server, asked))
+            asked[0]["content"][1] = show(at("/one.png"))
+            assert ids(ask(server, asked)) == want == CHAT["answer"]
+            asked[0]["content"].append({"type": "text", "text": "", "cache_control": {"x": "y" * 40_000}})  # handled apart from the first
+            assert ids(ask(server, asked)) == CHAT["answer"]
+            anthropic = server.post("/v1/messages", {"model": "x", "max_tokens": 3, "messages": [{"role": "user", "content": [
+                {"type": "image", "source": {"type": "url", "url": at("/one.png")}}, text("What?")]}]})
+            assert anthropic["usage"]["output_tokens"] > 0
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:  # one that hangs holds up no other
+                hanging = pool.submit(refused, server, at("/never"))
+                answers = list(pool.map(lambda i: ids(ask(server, one(at("/one.png")))), range(12)))
+                assert len({str(a) for a in answers}) == 1
+                code, message = hanging.result()
+                assert code == 400 and "within 1 s" in message or "nothing came for 1 s" in message, message
+            pictures.asked.clear()
+            for url, words in [(at("/none"), "answered 404"), (at("/redirect"), "redirects"), (at("/large"), "20000000 bytes"),
+                               (at("/text"), "PNG"), (f"http://localhost:{port}/one.png", "allowed-media-domains"),
+                               ("http://127.0.0.1:1/one.png", "allowed-media-domains"), ("https://127.0.0.1:1/a", "allowed-media"),
+                               (f"http://127.0.0.1:{port}@169.254.169.254/one.png", "")]:
+                code, message = refused(server, url)
+                assert code == 400 and words in message, (url, message)
+            assert pictures.asked == ["/none", "/redirect", "/large", "/text"], pictures.asked
+            code, message = refused(server, "file:///etc/passwd")
+            assert code == 400 and "not fetch" in message
+            assert ids(ask(server, question())) == CHAT["answer"]
+        with serve() as server:
+            code, message = refused(server, at("/one.png"))
+            assert code == 400 and "--allowed-media-domains" in message, message
+        pictures.ended.set()
+        pictures.shutdown()
+
+
 main(test_a_chat_with_two_pictures_is_that_of_transformers, test_gemma_4s_is_that_of_transformers,
      test_other_apis_show_pictures_too,
-     test_pictures_beside_each_other_answer_as_alone, test_what_is_no_picture_is_refused_by_name_and_harms_no_other)
+     test_pictures_beside_each_other_answer_as_alone, test_what_is_no_picture_is_refused_by_name_and_harms_no_other,
+     test_addresses_are_fetched_from_hosts_that_are_named)

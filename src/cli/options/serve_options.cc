@@ -62,6 +62,10 @@ void add_address(CLI::App* c, ServerOptions& o) {
   c->add_option("--allow-host", o.allowed_hosts, "another host name that clients may use; repeatable")
       ->allow_extra_args(false)
       ->type_name("NAME");
+  c->add_option("--allowed-media-domains", o.picture_hosts,
+                "hosts from which pictures are fetched by address, HOST or HOST:PORT; default: none")
+      ->type_name("HOST");
+  add_seconds(c, "--media-timeout", o.picture_timeout, 0.1, 600, "time to fetch a picture");
   c->add_flag_callback(
       "--no-page", [&o] { o.page = false; }, "do not serve the web page at /");
 }

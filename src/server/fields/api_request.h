@@ -79,9 +79,10 @@ struct GrammarRequest {
   std::string field;  // which asked
 };
 
-// A picture of a message: a data URL, and the field that has it.
+// A picture of a message: a data URL or an address, and the field that has it.
 struct PictureUrl {
   std::string url, where;
+  const Result<std::string>* fetched = nullptr;  // from the address: its bytes, or why there are none. Not owned
 };
 inline constexpr size_t kMaxPictures = 64;  // of a request
 

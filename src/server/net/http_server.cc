@@ -351,6 +351,7 @@ void HttpServer::stop() {
   if (state_->socket_lock) ::unlink(state_->shared->options.unix_socket.c_str());
   state_->io.stop();
   state_->heavy.stop();
+  state_->shared->fetcher.stop();
   for (std::thread& thread : state_->threads) thread.join();
   state_->threads.clear();
   // What was still ready to run holds the state that holds it: e.g. the end of the waiting for connections.

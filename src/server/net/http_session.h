@@ -21,6 +21,7 @@
 #include <set>
 
 #include "server/access/fair_queue.h"
+#include "server/request/picture_fetcher.h"
 #include "server/routes/front_door.h"
 #include "server/wire/arriving_body.h"
 #include "server/wire/http_request_head.h"
@@ -37,11 +38,12 @@ using StreamSocket = StreamProtocol::socket;
 // What the connections of a server share.
 struct HttpShared {
   HttpShared(const ServerOptions& o, FrontDoor& f, RequestLog& l, FairQueue& h)
-      : options(o), front(f), log(l), heavy(h) {}
+      : options(o), front(f), log(l), heavy(h), fetcher({.hosts = o.picture_hosts, .timeout = o.picture_timeout}) {}
   const ServerOptions options;
   FrontDoor& front;
   RequestLog& log;
   FairQueue& heavy;  // where large bodies are handled
+  PictureFetcher fetcher;
   std::atomic<bool> draining = false;
 
   std::mutex mutex;
@@ -89,6 +91,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void handle();
   void handle_apart(WebRequest request);
   void wait_for_model(WebRequest request);
+  void wait_for_pictures(WebRequest request, std::vector<std::string> urls);
   void handle_now(WebRequest& request);
   bool pass_over(const WebRequest& request);
   template <typename Step>

@@ -28,6 +28,7 @@ void HttpSession::handle() {
   phase_ = Phase::kHandling;
   WebRequest request = std::exchange(request_, {});
   request.body = std::move(parser_->get().body().text);
+  request.may_fetch = shared_->fetcher.is_on();
   parser_.reset();
   stream_.expires_never();
   FrontDoor& front = shared_->front;
@@ -35,6 +36,7 @@ void HttpSession::handle() {
   if (!is_answered && request.body.size() > kSmallBody) return handle_apart(std::move(request));
   if (!is_answered && !front.choose_model(request)) return wait_for_model(std::move(request));
   WebExchange exchange = front.handle(request, waker(), Effort::kBrief);
+  if (!exchange.to_fetch.empty()) return wait_for_pictures(std::move(request), std::move(exchange.to_fetch));
   if (exchange.is_put_off) return handle_apart(std::move(request));
   release_body();
   begin_answer(std::move(exchange));
@@ -75,8 +77,36 @@ void HttpSession::wait_for_model(WebRequest given) {
   });
 }
 
+// On a thread that fetches; it is handled apart then.
+void HttpSession::wait_for_pictures(WebRequest given, std::vector<std::string> urls) {
+  if (phase_ != Phase::kHandling) return;
+  if (!watching_ && !gone_) watch();
+  given.is_gone = [this] { return gone_.load(); };
+  const std::string tenant = shared_->front.turn_of(given).first;
+  auto held = std::make_shared<WebRequest>(std::move(given));
+  shared_->fetcher.fetch(
+      tenant, std::move(urls), [self = shared_from_this()] { return self->gone_.load(); },
+      [self = shared_from_this(), held](std::shared_ptr<const FetchedPictures> fetched) {
+        self->guard_apart([&] {
+          if (self->pass_over(*held)) return;
+          held->fetched = std::move(fetched);
+          net::post(self->stream_.get_executor(), [self, request = std::move(*held)]() mutable {
+            self->guard([&] { self->handle_apart(std::move(request)); });
+          });
+        });
+      });
+}
+
 void HttpSession::handle_now(WebRequest& request) {
-  handled_ = shared_->front.handle(request, waker());
+  WebExchange exchange = shared_->front.handle(request, waker());
+  if (exchange.is_put_off) {
+    net::post(stream_.get_executor(),
+              [self = shared_from_this(), request = std::move(request), urls = std::move(exchange.to_fetch)]() mutable {
+                self->guard([&] { self->wait_for_pictures(std::move(request), std::move(urls)); });
+              });
+    return;
+  }
+  handled_ = std::move(exchange);
   is_handled_ = true;
   request = {};
   net::post(stream_.get_executor(), [self = shared_from_this()] { self->guard([&] { self->take_handled(); }); });

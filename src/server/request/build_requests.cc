@@ -247,7 +247,15 @@ Result<std::vector<PictureToEncode>> read_pictures(const ApiRequest& api, const 
   for (const PictureUrl& picture : api.pictures) {
     if (backend.pictures() == nullptr)
       return unsupported(picture.where + ": the model that is served reads no pictures.", picture.where);
-    ASSIGN_OR_RETURN(PictureToEncode read, backend.pictures()->read(picture.url, picture.where));
+    const PictureReader& reader = *backend.pictures();
+    if (picture.fetched != nullptr && !*picture.fetched) {
+      const Error& error = picture.fetched->error();
+      return Error{error.kind, picture.where + ": the picture was not fetched: " + error.message + ".", picture.where};
+    }
+    ASSIGN_OR_RETURN(PictureToEncode read,
+                     picture.fetched != nullptr
+                         ? reader.read_bytes(std::as_bytes(std::span(**picture.fetched)), picture.where)
+                         : reader.read(picture.url, picture.where));
     out.push_back(std::move(read));
   }
   return out;

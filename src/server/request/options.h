@@ -29,6 +29,8 @@ struct ServerOptions {
   std::string api_key_file;                // the same, one a line
   std::string cors_origin;                 // an origin, or "*"; empty: other sites' pages may not ask
   std::vector<std::string> allowed_hosts;  // further names in the Host header that mean this server (host_check.h)
+  std::vector<std::string> picture_hosts;  // from which pictures are fetched by address (picture_fetcher.h)
+  double picture_timeout = 10;             // seconds, of one such
   bool page = true;
   std::vector<std::string> aliases;  // further names of the model
   std::vector<std::string> tags;     // words that /v1/models lists for it

@@ -59,7 +59,6 @@ PictureReader::PictureReader(std::shared_ptr<const Tower> tower, Options options
     : tower_(std::move(tower)), options_(std::move(options)) {}
 
 Result<PictureToEncode> PictureReader::read(std::string_view url, const std::string& where) const {
-  const auto named = [&where](const Error& error) { return Error{error.kind, where + ": " + error.message, where}; };
   std::string_view text = url;
   if (url.starts_with("data:")) {
     const size_t comma = url.find(',');
@@ -69,7 +68,7 @@ Result<PictureToEncode> PictureReader::read(std::string_view url, const std::str
   } else if (url.find("://") != std::string_view::npos) {
     return unsupported(where +
                            " is an address, which this server does not fetch; send the picture itself as a data URL "
-                           "(data:image/png;base64,...).",
+                           "(data:image/png;base64,...), or start the server with --allowed-media-domains.",
                        where);
   }
   if (text.size() / 4 * 3 > options_.limits.max_bytes + 3) {
@@ -79,7 +78,12 @@ Result<PictureToEncode> PictureReader::read(std::string_view url, const std::str
   }
   const std::optional<std::vector<std::byte>> bytes = from_base64(text);
   if (!bytes) return invalid(where + " is not base64.", where);
-  const Result<PictureSize> size = read_picture_size(*bytes, options_.limits);
+  return read_bytes(*bytes, where);
+}
+
+Result<PictureToEncode> PictureReader::read_bytes(std::span<const std::byte> bytes, const std::string& where) const {
+  const auto named = [&where](const Error& error) { return Error{error.kind, where + ": " + error.message, where}; };
+  const Result<PictureSize> size = read_picture_size(bytes, options_.limits);
   if (!size) return named(size.error());
   const Result<PatchGrid> grid = patch_grid(options_.rule, *size);
   if (!grid) return named(grid.error());
@@ -90,7 +94,7 @@ Result<PictureToEncode> PictureReader::read(std::string_view url, const std::str
   std::shared_ptr<void> held(nullptr, [waiting = waiting_bytes_, room](void*) { *waiting -= room; });
 
   const std::lock_guard lock(decoding_);
-  const Result<Picture> picture = decode_picture(*bytes, options_.limits);
+  const Result<Picture> picture = decode_picture(bytes, options_.limits);
   if (!picture) return named(picture.error());
   Result<Patches> patches = make_patches(options_.rule, *picture);
   if (!patches) return named(patches.error());

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,8 @@ class PictureReader {
 
   // A data URL (RFC 2397, base64), or the base64 alone. `where` names the field in errors. kExhausted: too many wait.
   Result<PictureToEncode> read(std::string_view url, const std::string& where) const;
+  // The bytes of a picture's file.
+  Result<PictureToEncode> read_bytes(std::span<const std::byte> bytes, const std::string& where) const;
   // A prompt as the template wrote it, with each marker of its own as the prompt shows a picture. What users wrote is
   // text, whatever they spell.
   RenderedPrompt show(RenderedPrompt prompt) const;

@@ -85,6 +85,7 @@ class ModelService {
   Result<std::string> answering(const std::string& asked, std::shared_ptr<const PlacedAdapter>& adapter) const;
   // generate()'s parts, in their order. Each refusal is the first that holds.
   Status read(const WebRequest& request, WebExchange& exchange, Asked& asked);
+  Status take_fetched(const WebRequest& request, WebExchange& exchange, Asked& asked) const;
   std::optional<ApiError> admit(WebExchange& exchange, Asked& asked);
   std::optional<ApiError> build(const WebRequest& request, WebExchange& exchange, Asked& asked);
   Status resume(Asked& asked) const;

@@ -11,6 +11,7 @@
 #include "server/request/build_grammar.h"
 #include "server/request/build_requests.h"
 #include "server/request/model_names.h"
+#include "server/request/picture_fetcher.h"
 #include "server/routes/file_store.h"
 #include "server/routes/model_service.h"
 #include "server/wire/random_id.h"
@@ -140,6 +141,11 @@ WebResponse ModelService::generate(const WebRequest& request, WebExchange& excha
     return response;
   }
   const Backend& backend = *backend_.load();
+  if (backend.pictures() != nullptr) {
+    if (const Status status = take_fetched(request, exchange, asked); !status)
+      return error_response(ApiError::of(status.error()));
+    if (exchange.is_put_off) return response;
+  }
   if (effort == Effort::kBrief && needs_grammar(asked.api, *backend.answer_format())) {
     exchange.is_put_off = true;
     return response;
@@ -202,6 +208,26 @@ Result<std::string> ModelService::answering(const std::string& asked,
   if (adapter != nullptr) return asked;
   if (!options_.default_adapter.empty()) adapter = shelf->find(options_.default_adapter);
   return answering_name(asked, backend.model(), options_);
+}
+
+// Pictures that the request names by address; it is put off until they are fetched.
+Status ModelService::take_fetched(const WebRequest& request, WebExchange& exchange, Asked& asked) const {
+  for (PictureUrl& picture : asked.api.pictures) {
+    if (!is_picture_address(picture.url) || !request.may_fetch) continue;
+    if (asked.api.resume) {
+      return unsupported(picture.where +
+                             " is an address, whose picture may have changed since the answer began; a request "
+                             "with resume has pictures as data URLs.",
+                         picture.where);
+    }
+    if (request.fetched == nullptr) {
+      exchange.is_put_off = true;
+      exchange.to_fetch.push_back(picture.url);
+      continue;
+    }
+    picture.fetched = &request.fetched->by_url.at(picture.url);
+  }
+  return {};
 }
 
 // Whether there is a place for it in the queue, and by the tenant's terms.
@@ -372,7 +398,8 @@ bool ModelService::may_move(const Asked& asked, const ApiDialect& api) const {
   const ApiRequest& r = asked.api;
   const bool is_wanted = options_.allow_moves || !options_.drain_to.empty() || r.is_resumable;
   return is_wanted && api.resumes && asked.built.requests.size() == 1 && std::max(r.n, r.best_of) == 1 &&
-         r.search.kind == SearchKind::kNone && !asked.makes_vectors() && !pins_drafts(r.verifier);
+         r.search.kind == SearchKind::kNone && !asked.makes_vectors() && !pins_drafts(r.verifier) &&
+         std::ranges::all_of(r.pictures, [](const PictureUrl& p) { return p.fetched == nullptr; });
 }
 
 void ModelService::add_movable(const WebRequest& request, const WebExchange& exchange, const Asked& asked) {

@@ -37,8 +37,9 @@ struct WebExchange {
   std::string method;
   const char* route = "other";
   const ApiDialect* api = &dialect_of(ApiStyle::kChat);  // whose form the answer has, and its errors
-  bool is_put_off = false;  // nothing has begun, and nothing is to be finished: handle it again, whole
-  bool is_ours = false;     // the body has been read as one of ours, so that errors have our names of fields
+  bool is_put_off = false;            // nothing has begun, and nothing is to be finished: handle it again, whole
+  std::vector<std::string> to_fetch;  // of a request that is put off: addresses of pictures, which it needs then
+  bool is_ours = false;               // the body has been read as one of ours, so that errors have our names of fields
   double arrived = 0;
   int64_t n_sequences = 0;  // that count for the tenant
   std::optional<TraceParent> trace;

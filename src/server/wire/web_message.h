@@ -13,6 +13,7 @@ namespace ibid {
 
 class LogitsProcessor;  // sample/logits_processor.h
 struct ApiError;
+struct FetchedPictures;  // server/request/picture_fetcher.h
 struct ModelUse;
 struct WebResponse;
 
@@ -32,6 +33,8 @@ struct WebRequest {
   std::string tenant = {};                               // whose the model is asked for
   std::shared_ptr<LogitsProcessor> processor = nullptr;  // of the library's caller
   std::function<bool()> is_gone = {};                    // whether the client has gone; null: it has not
+  bool may_fetch = false;  // pictures that it names by address can be fetched for it (WebExchange::to_fetch)
+  std::shared_ptr<const FetchedPictures> fetched = nullptr;  // those that were
 
   std::string_view header(std::string_view name) const {
     for (const auto& [key, value] : headers) {
