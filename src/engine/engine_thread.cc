@@ -134,8 +134,10 @@ void EngineThread::State::encode_pictures(bool idle, double step_seconds) {
   picture_credit += step_seconds * kPictureShare;
   if (!idle && (picture_credit <= 0 || !pictures->has_room())) return;
   const double begun = steady_clock().now();
-  pictures->advance(idle ? kPictureTurn : picture_credit,
-                    [this](AdmittedRequest request, const Status& ready) { begin(std::move(request), ready); });
+  pictures->advance(
+      idle ? kPictureTurn : picture_credit,
+      [this](AdmittedRequest request, const Status& ready) { begin(std::move(request), ready); },
+      idle ? TowerPace::kAlone : TowerPace::kBetweenSteps);
   picture_credit = idle ? 0 : picture_credit - (steady_clock().now() - begun);
 }
 

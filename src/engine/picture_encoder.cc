@@ -39,13 +39,13 @@ std::vector<AdmittedRequest> PictureEncoder::take_all() {
   return out;
 }
 
-void PictureEncoder::advance(double seconds, const OnReady& on_ready) {
+void PictureEncoder::advance(double seconds, const OnReady& on_ready, TowerPace pace) {
   const double begun = clock_.now();
   do {
     if (waiting_.empty()) return;
     Status done;
     try {
-      done = step();
+      done = step(pace);
     } catch (const std::bad_alloc&) {
       done = out_of_memory();
     }
@@ -63,7 +63,7 @@ void PictureEncoder::advance(double seconds, const OnReady& on_ready) {
   } while (clock_.now() - begun < seconds);
 }
 
-Status PictureEncoder::step() {
+Status PictureEncoder::step(TowerPace pace) {
   Waiting& first = waiting_.front();
   PictureToEncode& picture = (*first.request->to_encode)[first.n_done];
   Values values = picture.rows->values;
@@ -80,7 +80,7 @@ Status PictureEncoder::step() {
       picture.patches = {};
       picture.room = nullptr;
     }
-    const bool is_done = run_->step(stream_);
+    const bool is_done = run_->step(stream_, pace);
     stats_.seconds += clock_.now() - begun;
     if (!is_done) return {};
     values = counted(run_->take());

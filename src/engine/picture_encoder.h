@@ -49,7 +49,7 @@ class PictureEncoder {
   // Pieces until so many seconds have passed, at least one; then hands over the requests that have all their pictures,
   // in the order in which they came, or with the error that keeps one from it.
   using OnReady = std::function<void(AdmittedRequest, const Status&)>;
-  void advance(double seconds, const OnReady& on_ready);
+  void advance(double seconds, const OnReady& on_ready, TowerPace pace = TowerPace::kBetweenSteps);
   // All that wait, as cancelled ones.
   std::vector<AdmittedRequest> take_all();
   const PictureStats& stats() const { return stats_; }
@@ -64,7 +64,7 @@ class PictureEncoder {
     AdmittedRequest request;
     size_t n_done = 0;  // of its pictures
   };
-  Status step();  // one piece of the first request's next picture
+  Status step(TowerPace pace);  // one piece of the first request's next picture
   Values counted(std::vector<float> values) const;
   void keep(const Sha256Digest& digest, Values values);
   Values find(const Sha256Digest& digest);

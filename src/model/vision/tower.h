@@ -122,10 +122,14 @@ class Tower {
   std::vector<std::unique_ptr<float[]>> copies_;
 };
 
+// How much a step does: some milliseconds of two cores, so that it fits between an engine's steps; or, where nothing
+// else is to be done, up to eight times that, which reads weights less often.
+enum class TowerPace : uint8_t { kBetweenSteps, kAlone };
+
 class TowerRun {
  public:
-  // The next piece of the work. True: all is done, and take() has the rows.
-  bool step(Stream& stream);
+  // The next piece of the work. True: all is done, and take() has the rows. Their bits do not depend on the pace.
+  bool step(Stream& stream, TowerPace pace = TowerPace::kBetweenSteps);
   // Of the steps that are done, 0 to 1.
   double progress() const { return static_cast<double>(n_done_) / static_cast<double>(n_steps_); }
   std::vector<float> take();  // PictureRows::values
@@ -140,7 +144,8 @@ class TowerRun {
     StageKind kind;
     int64_t index;   // of the layer, or of the merger
     int64_t n_rows;  // patches or cells
-    int64_t piece;   // rows of a step
+    int64_t piece;   // rows of a step between others
+    int64_t most;    // that scratch memory has room for
   };
   struct Place {
     int64_t row, column;

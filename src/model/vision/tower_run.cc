@@ -15,7 +15,7 @@ namespace {
 constexpr int32_t kBlockLen = 32;
 // Multiply-adds of a piece: some milliseconds on two cores.
 constexpr int64_t kPieceMacs = int64_t{200} << 20;
-constexpr int64_t kLeastRows = 16;
+constexpr int64_t kLeastRows = 16, kMostPieces = 8;
 
 int64_t rows_of_piece(int64_t macs_of_row) { return std::clamp(kPieceMacs / macs_of_row, kLeastRows, kMostTowerRows); }
 
@@ -105,13 +105,13 @@ void TowerRun::list_stages() {
   const int64_t n_of_ffn = c.kind == TowerKind::kGemma4 ? 3 : 2;
   const auto add = [this](StageKind kind, int64_t index, int64_t n_rows, int64_t macs_of_row) {
     const int64_t piece = rows_of_piece(macs_of_row);
-    stages_.push_back({kind, index, n_rows, piece});
+    stages_.push_back({kind, index, n_rows, piece, kMostTowerRows});
     n_steps_ += (n_rows + piece - 1) / piece;
   };
   const auto add_merge = [&](StageKind kind, int64_t index) {
     const int64_t macs_of_cell = cell * W * (cell * W + c.out_width);
     const int64_t piece = std::max<int64_t>(1, rows_of_piece(macs_of_cell / cell) / cell);
-    stages_.push_back({kind, index, n_cells_, piece});
+    stages_.push_back({kind, index, n_cells_, piece, kMostTowerRows / cell});
     n_steps_ += (n_cells_ + piece - 1) / piece;
   };
   add(StageKind::kEmbed, 0, n_patches_, c.patch_len() * W);
@@ -124,10 +124,12 @@ void TowerRun::list_stages() {
   add_merge(c.kind == TowerKind::kQwen ? StageKind::kMerge : StageKind::kAverage, 0);
 }
 
-bool TowerRun::step(Stream& s) {
+bool TowerRun::step(Stream& s, TowerPace pace) {
   CHECK(n_done_ < n_steps_, "a picture that is done");
-  const Stage& stage = stages_[stage_];
-  const int64_t from = at_, n = std::min(stage.piece, stage.n_rows - from);
+  const Stage stage = stages_[stage_];
+  const int64_t n_pieces =
+      pace == TowerPace::kAlone ? std::clamp<int64_t>(stage.most / stage.piece, 1, kMostPieces) : 1;
+  const int64_t from = at_, n = std::min(n_pieces * stage.piece, stage.n_rows - from);
   const auto index = static_cast<size_t>(stage.index);
   const bool is_gemma4 = tower_.config_.kind == TowerKind::kGemma4;
   switch (stage.kind) {
@@ -152,7 +154,8 @@ bool TowerRun::step(Stream& s) {
   }
   at_ += n;
   if (at_ == stage.n_rows) ++stage_, at_ = 0;
-  return ++n_done_ == n_steps_;
+  n_done_ += (n + stage.piece - 1) / stage.piece;
+  return n_done_ == n_steps_;
 }
 
 std::vector<float> TowerRun::take() {
