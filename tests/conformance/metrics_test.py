@@ -412,7 +412,8 @@ def test_step_times_equal_those_of_the_engine_view():
     assert not wrong and len(f["steps"]) > 100, "\n".join(wrong)
     # Both could be blind to the same steps: the engine numbers them, and prompts longer than a step need several.
     assert [s["n"] for s in f["steps"]] == list(range(1, len(f["steps"]) + 1)), "a step is left out"
-    assert sum(s["prefill"] == STEP_TOKENS for s in f["steps"]) > 10, "no prompt filled a step"
+    chunks = [s["prefill"] for s in f["steps"] if s["prefill"] > 0]  # how large depends on how fast steps are
+    assert len(chunks) > 25 and max(chunks) <= STEP_TOKENS, chunks
     assert sum(s["prefill"] for s in f["steps"]) > 0.9 * sum(2 + 250 * i for i in range(6)), "prompts are missing"
     return f"{len(f['steps'])} steps"
 
