@@ -228,7 +228,9 @@ def test_the_charts_values_reach_the_objects():
     assert container["args"][1] == "/models/qwen/q4.gguf" and args["--max-sequences"] == "16" and args["--metrics-names"] == "ibid"
     assert args["--kv-events"] == "tcp://*:6000" and labels["app.kubernetes.io/instance"] == "small" and labels["team"] == "a"
     hosts = [value for flag, value in zip(container["args"], container["args"][1:]) if flag == "--allow-host"]
-    assert hosts == ["small", "small.models", "small.models.svc", "small.models.svc.cluster.local"]
+    (address,) = container["env"]
+    assert hosts[0] == f"$({address['name']})" and address["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+    assert hosts[1:] == ["small", "small.models", "small.models.svc", "small.models.svc.cluster.local"]
     objects = {doc["kind"]: doc for doc in rendered('autoscaling={"enabled":false}', 'replicas=5', 'service={"type":"NodePort","port":8000}',
                                                     'image={"repository":"registry/ibid","tag":"","pullPolicy":"Always"}',
                                                     'nodeSelector={"disk":"ssd"}', 'disruptionBudget={"maxUnavailable":"25%"}',

@@ -15,7 +15,8 @@ app.kubernetes.io/instance: {{ include "ibid.name" . }}
 {{- if .Values.keys.secret -}}
 {{- $args = concat $args (list "--api-key-file" "/keys/keys") -}}
 {{- else -}}
-{{- range $host := list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace) -}}
+{{- /* Probes and scrapers ask a pod by its address. */ -}}
+{{- range $host := list "$(POD_IP)" $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace) -}}
 {{- $args = concat $args (list "--allow-host" $host) -}}
 {{- end -}}
 {{- end -}}
