@@ -228,6 +228,7 @@ Status Engine::take(AdmittedRequest& request) try {
   Sequence& first = live_.add(request);
   request.set_over(first.answer->reason());
   scheduler_.enqueue(first);
+  typical_.saw_prompt(n_expected(first));
   live_.watch(first);
   return {};
 } catch (const std::bad_alloc&) {
@@ -276,6 +277,9 @@ void Engine::settle(const StepPlan& plan, StepResult& result, std::vector<Output
   speculation_.settled(plan, result);
   observer_->settled(plan);
   live_.publish_ended(plan, n_before, out);
+  for (size_t i = n_before; i < out.size(); ++i) {
+    if (out[i].finished) typical_.saw_answer(out[i].usage.completion_tokens);
+  }
   notes_.settled();
   scheduler_.took(notes_.seconds());
 }
@@ -346,6 +350,18 @@ bool Engine::preempt(RequestId id, int32_t choice) {
   scheduler_.preempt(*s);
   observer_->preempted(id, choice);
   return true;
+}
+
+Engine::Forecast Engine::forecast(int32_t n_prompt) const {
+  QueueForecast queue(scheduler_.policy(), cost_,
+                      {.max_sequences = options_.max_sequences,
+                       .block_len = options_.block_len,
+                       .n_free_blocks = cache_.pool().n_available(),
+                       .has_ranks = options_.policy != PolicyKind::kFirstCome,
+                       .reads_whole = worker_->facts().encoder.has_value()});
+  live_.each_sequence([&](const Sequence& s) { queue.add(s, typical_); });
+  const int32_t n = n_prompt < 0 ? static_cast<int32_t>(typical_.prompt_tokens) : n_prompt;
+  return {.queue_tokens = queue.queue_tokens(), .first_token_seconds = queue.first_token_seconds(n)};
 }
 
 EngineStats Engine::stats() const {

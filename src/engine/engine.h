@@ -13,6 +13,7 @@
 #include "engine/engine_observer.h"
 #include "engine/live_requests.h"
 #include "engine/schedule/disk_tier.h"
+#include "engine/schedule/queue_forecast.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/state/engine_options.h"
 #include "engine/step/runner.h"
@@ -83,6 +84,14 @@ class Engine {
   void draw_from(RecordedDraws& draws) { runner_.draw_from(&draws); }
 
   EngineStats stats() const;
+  // What stands before a request that came now, and how long it would wait (schedule/queue_forecast.h); one with
+  // n_prompt tokens to compute, or < 0: with as many as the last ones had. Takes a millisecond at most. Throws
+  // std::bad_alloc.
+  struct Forecast {
+    int64_t queue_tokens = 0;
+    double first_token_seconds = 0;
+  };
+  Forecast forecast(int32_t n_prompt = -1) const;
   // When a step that is under way last got on, on steady_clock(); between steps, when the last one did. From any
   // thread.
   double last_beat() const { return worker_->last_beat(); }
@@ -135,6 +144,7 @@ class Engine {
   LiveRequests live_;
   StepFailures failures_;
   StepNotes notes_;
+  TypicalRequest typical_;
   EngineObserver* observer_;  // one that does nothing if none is set
   PrefixObserver* cache_observer_ = nullptr;
   const int32_t n_to_bring_;  // blocks, from the pool's first one on

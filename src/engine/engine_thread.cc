@@ -20,6 +20,8 @@ namespace {
 constexpr auto kIdleTurn = std::chrono::milliseconds(100);
 // Of the time of steps, what pictures may take besides; and seconds of a turn without steps.
 constexpr double kPictureShare = 1.0 / 3, kPictureTurn = 0.02;
+// Seconds between two forecasts of the queue; and of the thread's time, what they may take.
+constexpr double kForecastTurn = 0.05, kForecastShare = 0.01;
 constexpr auto kWorkingTurn = std::chrono::milliseconds(1);  // idle, with something to do for later
 
 // One entry of the queue in: a request, or the cancelling of one.
@@ -50,6 +52,8 @@ struct EngineThread::State {
   std::vector<Errand> errands;
   int32_t n_new_sequences = 0;  // of this turn
   double picture_credit = 0;    // seconds
+  Engine::Forecast forecast;
+  double next_forecast = 0;
   std::vector<Output> outputs;  // there is always room for those of one request
 
   std::thread thread;
@@ -64,6 +68,7 @@ struct EngineThread::State {
   void end_unstarted(RequestId id, int32_t n, FinishReason reason, const Error& error);
   void end_all();
   int32_t n_waiting_with(int32_t n) const;
+  void look_ahead();
   void turn_finished(bool busy);
   void tell(bool busy);
 };
@@ -188,10 +193,24 @@ int32_t EngineThread::State::n_waiting_with(int32_t n) const {
   return std::max(0, stats.n_running + n_uncounted + n - max_sequences);
 }
 
+void EngineThread::State::look_ahead() {
+  const double begun = steady_clock().now();
+  if (begun < next_forecast) return;
+  try {
+    forecast = engine->forecast();
+  } catch (const std::bad_alloc&) {  // the last one stands
+  }
+  const double end = steady_clock().now();
+  next_forecast = end + std::max(kForecastTurn, (end - begun) / kForecastShare);
+}
+
 void EngineThread::State::turn_finished(bool busy) {
+  look_ahead();
   {
     const std::lock_guard lock(mutex);
     stats = engine->stats();
+    stats.queue_tokens = forecast.queue_tokens;
+    stats.first_token_seconds = forecast.first_token_seconds;
     if (pictures != nullptr) stats.pictures = pictures->stats();
     n_uncounted -= std::exchange(n_new_sequences, 0);
   }

@@ -390,7 +390,7 @@ def test_metrics_equal_the_log():
     missing = set(wanted) - set(got)
     assert not missing, missing
     # A sample that nothing recomputes must be 0: nothing of its kind happened.
-    names = set(got) - of_steps - {"ibid_uptime_seconds"}
+    names = set(got) - of_steps - {"ibid_uptime_seconds", "ibid_predicted_first_token_seconds"}
     wrong = differences(got, wanted, names)
     assert not wrong, "\n".join(wrong)
     happened = [wanted[name] > 0 for name in (
@@ -482,6 +482,36 @@ def under_the_names_of(names):
             return server.get("/metrics")
 
 
+def test_the_queues_gauges_rise_and_fall_with_it():
+    # One place, and requests as long as any: all but one wait with what no step has computed, until they are done.
+    with tempfile.TemporaryDirectory() as folder:
+        model = tiny_model.make(folder + "/tiny")
+        with Server([IBID, "serve", model, "--port", 0, "--ctx", 1024, "--max-sequences", 1]) as server:
+            def queue():
+                values = samples_of(server.get("/metrics"))
+                return values["ibid_queue_tokens"], values["ibid_predicted_first_token_seconds"]
+
+            def ask(i, max_tokens=800):  # no prompt begins like another
+                return server.post("/v1/completions", {"prompt": f"{i:02} " + "x" * 200, "max_tokens": max_tokens,
+                                                       "temperature": 0, "ignore_eos": True})
+
+            n_prompt = ask(99, 1)["usage"]["prompt_tokens"]
+            assert eventually(lambda: queue()[0] == 0), queue()
+            alone = queue()[1]
+            clients = [threading.Thread(target=ask, args=(i,)) for i in range(24)]
+            for client in clients:
+                client.start()
+            seen = []
+            while any(client.is_alive() for client in clients):
+                seen.append(queue())
+            waited = [(tokens, seconds) for tokens, seconds in seen if tokens >= 2 * n_prompt]
+            assert waited and alone > 0, seen
+            assert all(tokens <= 24 * n_prompt for tokens, _ in seen), seen
+            assert max(seconds for _, seconds in waited) > 3 * alone, (alone, waited)
+            assert eventually(lambda: queue()[0] == 0), queue()
+            return f"{len(waited)} of {len(seen)} looks met a queue"
+
+
 def sum_of(values, name):
     return sum(value for sample, value in values.items() if sample == name or sample.startswith(name + "{"))
 
@@ -536,6 +566,7 @@ def test_alerts_ask_for_what_there_is_and_fire():
         ('ibid_time_to_first_token_seconds_bucket{instance="a",le="10"}', "0x30", None),
         ('ibid_time_to_first_token_seconds_bucket{instance="a",le="20"}', "0+9x30", "IbidWaitsLong"),
         ('ibid_time_to_first_token_seconds_bucket{instance="a",le="+Inf"}', "0+9x30", None),
+        ('ibid_predicted_first_token_seconds{instance="a"}', "12x30", "IbidHasALongQueue"),
         ('ibid_inter_token_latency_seconds_bucket{instance="a",le="0.5"}', "0x30", None),
         ('ibid_inter_token_latency_seconds_bucket{instance="a",le="1"}', "0+9x30", "IbidTokensAreSlow"),
         ('ibid_inter_token_latency_seconds_bucket{instance="a",le="+Inf"}', "0+9x30", None),
@@ -562,5 +593,5 @@ def test_alerts_ask_for_what_there_is_and_fire():
 if __name__ == "__main__":
     main(test_a_ledger_adds_up_to_its_answers_time, test_the_log_has_a_line_for_each_request_as_its_client_saw_it, test_metrics_equal_the_log,
          test_step_times_equal_those_of_the_engine_view, test_the_dashboard_asks_for_metrics_and_labels_that_exist,
-         test_the_page_for_operators_lists_every_metric, test_other_engines_names_have_our_values,
+         test_the_page_for_operators_lists_every_metric, test_the_queues_gauges_rise_and_fall_with_it, test_other_engines_names_have_our_values,
          test_promtool_accepts_metrics_configuration_and_expressions, test_alerts_ask_for_what_there_is_and_fire)

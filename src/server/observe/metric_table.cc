@@ -135,6 +135,12 @@ constexpr MetricRow kTable[] = {
      [](From f, Samples& to) { to.add(int64_t{f.engine.n_running}); }},
     {"sequences_waiting", "num_requests_waiting", "requests_deferred", "gauge", "Waiting sequences.",
      [](From f, Samples& to) { to.add(int64_t{f.engine.n_waiting}); }},
+    {"queue_tokens", nullptr, nullptr, "gauge",
+     "Tokens of prompts that wait or are partly computed, and of preempted answers, that steps have still to compute.",
+     [](From f, Samples& to) { to.add(f.engine.queue_tokens); }},
+    {"predicted_first_token_seconds", nullptr, nullptr, "gauge",
+     "What a request like the last ones would wait for its first token if it came now.",
+     [](From f, Samples& to) { to.add(f.engine.first_token_seconds); }},
     {"cache_blocks", nullptr, nullptr, "gauge",
      "Blocks of the KV cache by state; shared ones are in use by more than one sequence.",
      [](From f, Samples& to) {

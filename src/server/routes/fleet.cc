@@ -45,6 +45,8 @@ void add_stats(const EngineStats& more, EngineStats& to) {
         &EngineStats::host_states_total, &EngineStats::host_states_cached})
     to.*count += more.*count;
   for (size_t i = 0; i < to.accepted_at.size(); ++i) to.accepted_at[i] += more.accepted_at[i];
+  to.queue_tokens += more.queue_tokens;
+  to.first_token_seconds = std::max(to.first_token_seconds, more.first_token_seconds);
 }
 
 namespace {
@@ -56,6 +58,8 @@ EngineStats counters_of(EngineStats stats) {
   stats.blocks_in_use = stats.blocks_shared = stats.host_blocks_total = stats.host_blocks_cached = 0;
   stats.states_total = stats.states_free = stats.states_cached = stats.states_in_use = stats.n_snapshots = 0;
   stats.host_states_total = stats.host_states_cached = 0;
+  stats.queue_tokens = 0;
+  stats.first_token_seconds = 0;
   return stats;
 }
 
