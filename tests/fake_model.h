@@ -6,6 +6,9 @@
 // A fake with a state keeps besides, in the slots that batches name, the same hash as the state of a recurrent model,
 // and its logits are those of the state.
 //
+// Where rows are evicted, those that scores would choose are chosen by a hash of their positions; later tokens of such
+// a sequence read the rows that are left, and have the logits that they would have without.
+//
 // A step over views of sequences (kernels/forward_batch.h) marks its cells: a step that reads sequences whole must find
 // none of them, whatever happened in between.
 #pragma once
@@ -49,6 +52,9 @@ class FakeModel final : public ForwardPass {
               .vocab_size = kFakeVocabSize,
               .width = width,
               .window = window,
+              .no_eviction = window > 0  ? "layers with a sliding window"
+                             : has_state ? "recurrent layers"
+                                         : "",
               .context_len = context_len,
               .digest = "fake",
               .rope = "none",
@@ -59,10 +65,14 @@ class FakeModel final : public ForwardPass {
   const std::vector<std::string>& faults() const { return faults_; }
   // The positions that each token of a view read, [pass][token], in the order of its places.
   const std::vector<std::vector<std::vector<int32_t>>>& views() const { return views_; }
+  // Of a model that has evicted rows: the positions that the last token of the last step read.
+  const std::vector<int32_t>& rows_seen() const { return rows_seen_; }
 
   void run(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits,
            const HiddenStates& hidden) override {
     std::set<int32_t> written;
+    evicts_ = evicts_ || b.n_kept > 0;
+    if (evicts_) return run_evicting(b, kv, logits);
     if (b.places != nullptr) return run_views(b, kv, logits);
     for (int32_t s = 0; s < b.n_sequences; ++s) {
       int32_t longest = 0, first = b.positions[b.query_start[s]];
@@ -163,6 +173,65 @@ class FakeModel final : public ForwardPass {
       for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) read_view(b, s, i, kv);
     }
     say(b, kv, logits);
+  }
+  // Each token sees itself and what is left before it, in order; then sequences keep some of that.
+  void run_evicting(const ForwardBatch& b, std::span<const PagedKv> kv, const TensorView& logits) {
+    std::set<int32_t> written;
+    for (int32_t i = 0; i < b.n_tokens; ++i)
+      expect(written.insert(b.slots[i]).second, "two tokens are written to one slot");
+    write_all(b, kv, kMagic);
+    for (int32_t s = 0; s < b.n_sequences; ++s) {
+      for (int32_t i = b.query_start[s]; i < b.query_start[s + 1]; ++i) {
+        expect(b.path(i).empty() ? b.slots[i] == b.slot_read(s, i, b.read_by()[i]) : b.path(i).back() == b.slots[i],
+               "a token does not see itself");
+        if (i + 1 < b.query_start[s + 1] && i > b.query_start[s]) continue;  // the first and the last see enough
+        std::vector<int32_t> seen;
+        read_rows(b, s, i, kv, seen);
+        expect(b.places != nullptr || static_cast<int32_t>(seen.size()) == b.positions[i] + 1, "rows are missing");
+        rows_seen_ = std::move(seen);
+      }
+    }
+    say(b, kv, logits);
+    for (int32_t i = 0; i < b.n_kept; ++i) {
+      for (size_t layer = 0; layer < kv.size(); ++layer) keep(b, b.kept[i], kv, layer, written);
+    }
+  }
+  void read_rows(const ForwardBatch& b, int32_t s, int32_t i, std::span<const PagedKv> kv, std::vector<int32_t>& seen) {
+    for (size_t layer = 0; layer < kv.size(); ++layer) {
+      seen.clear();
+      for (int32_t place = 0; place <= b.read_by()[i]; ++place) {
+        const Cell c = cell(kv[layer], b.slot_read(s, i, place));
+        expect(c.magic == kMagic && c.layer == static_cast<int32_t>(layer), "a row was read that was never written");
+        expect(seen.empty() || c.position > seen.back(), "rows do not ascend by position");
+        seen.push_back(c.position);
+      }
+      expect(!seen.empty() && seen.back() == b.positions[i], "a token's own row is of another position");
+      expect(seen.size() < 2 || seen[seen.size() - 2] + 1 == seen.back(), "the row of the token before is gone");
+    }
+  }
+  void keep(const ForwardBatch& b, const KeptRows& rows, std::span<const PagedKv> kv, size_t layer,
+            const std::set<int32_t>& written) {
+    const int32_t last = b.query_start[rows.sequence + 1] - 1, n_all = b.kv_len[rows.sequence];
+    expect(rows.n_queries <= last + 1 - b.query_start[rows.sequence], "what scores is not in the step");
+    std::vector<std::pair<uint64_t, int32_t>> between;
+    for (int32_t place = rows.n_first; place < n_all - rows.n_last; ++place) {
+      const Cell c = cell(kv[layer], b.slot_read(rows.sequence, last, place));
+      between.emplace_back(mix(layer, static_cast<uint64_t>(c.position)), place);
+    }
+    std::ranges::sort(between);
+    between.resize(static_cast<size_t>(rows.n - rows.n_first - rows.n_last));
+    std::set<int32_t> kept;
+    for (const auto& [hash, place] : between) kept.insert(place);
+    for (int32_t place = 0; place < n_all; ++place)
+      if (place < rows.n_first || place >= n_all - rows.n_last) kept.insert(place);
+    expect(static_cast<int32_t>(kept.size()) == rows.n, "other rows are kept than were asked for");
+    int32_t to = 0;
+    for (const int32_t place : kept) {
+      const int32_t slot = raw(b.kept_blocks[rows.block_start + to / b.block_len]) * b.block_len + to % b.block_len;
+      expect(!written.contains(slot), "a row is kept where a token of the step lies");
+      set_cell(kv[layer], slot, cell(kv[layer], b.slot_read(rows.sequence, last, place)));
+      ++to;
+    }
   }
   void read_view(const ForwardBatch& b, int32_t s, int32_t i, std::span<const PagedKv> kv) {
     std::vector<int32_t>& seen = views_.back().emplace_back();
@@ -274,6 +343,8 @@ class FakeModel final : public ForwardPass {
   ModelFacts facts_;
   StateSlots state_slots_;
   std::vector<State> states_;  // [T] of the last step
+  bool evicts_ = false;        // rows were evicted once
+  std::vector<int32_t> rows_seen_;
   std::vector<std::string> faults_;
   std::vector<std::vector<std::vector<int32_t>>> views_;
 };

@@ -63,6 +63,22 @@ Status validate_pictures(const Request& request, const ModelFacts& model) {
   return {};
 }
 
+// What goes on with fewer keys and values.
+Status validate_eviction(const Request& request, const ModelFacts& model) {
+  const auto not_beside = [](const char* what) {
+    return unsupported(std::string("Keys and values cannot be evicted beside ") + what + ".", "kv_eviction");
+  };
+  if (!model.no_eviction.empty())
+    return unsupported("Keys and values cannot be evicted: this model has " + model.no_eviction + ".", "kv_eviction");
+  if (request.searches()) return not_beside("a search");
+  if (request.pooling != Pooling::kNone) return not_beside("pooling, which reads none");
+  if (request.prompt_logprobs >= 0) return not_beside("prompt_logprobs, which steps may cut anywhere");
+  if (request.pictures) return not_beside("pictures");
+  if (pins_drafts(request.speculation.verifier))
+    return not_beside("a verifier whose draws depend on drafts; use the coupled one");
+  return validate(request.kv_eviction);
+}
+
 // Where an answer goes on.
 Status validate_resume(const Request& request, const ModelFacts& model) {
   const std::vector<TokenId>& tokens = request.resume.tokens;
@@ -156,6 +172,7 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
                        "num_beams");
   if (request.pictures) TRY(validate_pictures(request, model));
   if (!request.resume.tokens.empty()) TRY(validate_resume(request, model));
+  if (request.kv_eviction) TRY(validate_eviction(request, model));
   if (model.encoder && request.pooling == Pooling::kNone) {
     return unsupported("This model is an encoder: it makes " +
                            std::string(model.encoder->n_labels > 0 ? "scores and " : "") +
@@ -185,6 +202,10 @@ Status validate(const Request& request, const ModelFacts& model, bool has_text) 
 
 Result<AdmittedRequest> admit(Request request, const ModelFacts& model, bool has_text) try {
   TRY(validate(request, model, has_text));
+  if (KvEviction& e = request.kv_eviction; e && e.keep_share > 0) {
+    const double share = static_cast<double>(e.keep_share) * static_cast<double>(request.prompt.size());
+    e.keep = std::max(e.least(), static_cast<int32_t>(share));
+  }
   ASSIGN_OR_RETURN(
       std::shared_ptr<const Sampler> sampler,
       Sampler::compile(request.sampling, model.vocab_size, model.end_of_generation, request.sampling.seed));

@@ -194,7 +194,34 @@ Result<AdmittedRequest> Engine::admit(Request request) const {
                      "image_url");
     }
   }
-  return ibid::admit(std::move(request), worker_->facts(), has_text_);
+  ASSIGN_OR_RETURN(AdmittedRequest admitted, ibid::admit(std::move(request), worker_->facts(), has_text_));
+  if (admitted->kv_eviction) TRY(fits_eviction(*admitted));
+  return admitted;
+}
+
+// Whether one step can compute what is scored, and the cache hold what there was beside what remains.
+Status Engine::fits_eviction(const Request& request) const {
+  const KvEviction& e = request.kv_eviction;
+  const auto n_prompt = static_cast<int32_t>(request.prompt.size());
+  const int32_t most = options_.step_tokens - options_.max_sequences + 1;  // beside decodes
+  const int64_t context_len = worker_->facts().context_len;
+  const int64_t most_len =
+      request.max_tokens < 0 ? context_len : std::min(context_len, int64_t{n_prompt} + request.max_tokens);
+  if (e.next_point(n_prompt, 0) > most_len) return {};
+  if (e.n_together() > most) {
+    return invalid("The window of kv_eviction has " + std::to_string(e.window) +
+                       " tokens, which one step must compute, and " + std::to_string(most) +
+                       " fit; start with a larger --max-tokens-per-step.",
+                   "kv_eviction");
+  }
+  const int64_t len = options_.block_len;
+  const int64_t n_before = e.next_point(n_prompt, n_prompt) <= most_len ? e.most_rows(n_prompt) - e.keep : n_prompt;
+  const int64_t n_blocks = (n_before + len - 1) / len + (e.keep + len - 1) / len;
+  if (n_blocks <= cache_.pool().n_total()) return {};
+  return invalid("While keys and values are evicted there are " + std::to_string(n_blocks) +
+                     " blocks, those of the prompt and those that are kept, and the cache has " +
+                     std::to_string(cache_.pool().n_total()) + "; start with a larger KV cache, or keep fewer.",
+                 "kv_eviction");
 }
 
 Status Engine::submit(Request request) {
@@ -377,7 +404,8 @@ EngineStats Engine::stats() const {
   stats.blocks_shared = cache_.pool().n_shared();
   for (const Sequence* s : scheduler_.running())
     if (cache_.keeps_blocks())
-      stats.slots_unfilled += static_cast<int64_t>(s->place.blocks().size()) * cache_.block_len() - s->n_tokens();
+      stats.slots_unfilled +=
+          static_cast<int64_t>(s->place.blocks().size()) * cache_.block_len() - (s->n_tokens() - s->place.n_evicted());
   stats.host_blocks_total = cache_.pool(Tier::kHost).n_total();
   stats.host_blocks_cached = cache_.pool(Tier::kHost).n_cached();
   stats.uses_host = stats.host_blocks_total > 0 && cache_.uses_lower_tiers();
@@ -407,6 +435,8 @@ EngineStats Engine::stats() const {
   stats.step_drafted = counts.step_drafted;
   stats.step_accepted = counts.step_accepted;
   stats.n_preemptions = scheduler_.n_preemptions();
+  stats.n_evictions = counts.n_evictions;
+  stats.evicted_tokens = counts.evicted_tokens;
   stats.n_finished = counts.n_finished;
   stats.n_cancelled = counts.n_cancelled;
   stats.n_failed = counts.n_failed;

@@ -130,6 +130,7 @@ class Engine {
   void weigh_host_tier();
   void bring_memory();
   Status take(AdmittedRequest& request);
+  Status fits_eviction(const Request& request) const;
 
   std::unique_ptr<Worker> worker_;
   EngineOptions options_;

@@ -10,7 +10,8 @@ namespace {
 void check_computed(const Sequence& s, const BlockCache& cache) {
   if (s.state == SequenceState::kFinished) return;
   CHECK(s.n_computed() <= s.n_tokens() &&
-        cache.n_blocks_for(s.n_computed()) <= static_cast<int32_t>(s.place.blocks().size()));
+        cache.n_blocks_for(s.place.n_rows()) <= static_cast<int32_t>(s.place.blocks().size()));
+  CHECK(s.place.kept_blocks().empty(), "rows are to be kept of a step that is over");
   CHECK(s.place.next_states().empty() ||
             (s.place.next_states().size() == 1 && s.place.next_states().front().n_tokens == 0),
         "a state is reserved for a step that is over");
@@ -25,9 +26,9 @@ void check_computed(const Sequence& s, const BlockCache& cache) {
   const int32_t n_given = std::max(static_cast<int32_t>(s.request->resume.tokens.size()), s.choice > 0 ? 1 : 0);
   const bool is_decode = s.state == SequenceState::kRunning && s.n_answered() > n_given && s.may_be_preempted();
   CHECK(!is_decode || s.n_computed() == s.n_tokens() - 1, "what was computed of a text is forgotten");
-  CHECK(!cache.keeps_blocks() || s.place.n_published() <= s.n_computed() / cache.block_len(),
+  CHECK(!cache.keeps_blocks() || s.place.n_published() <= s.place.n_rows() / cache.block_len(),
         "a block is published that is not computed");
-  CHECK(static_cast<int32_t>(s.place.blocks().size()) <= cache.n_blocks_for(s.n_tokens() + 1),
+  CHECK(static_cast<int32_t>(s.place.blocks().size()) <= cache.n_blocks_for(s.n_tokens() + 1 - s.place.n_evicted()),
         "a text has blocks that it has no tokens for");
   CHECK(s.drafts.empty() || s.state == SequenceState::kRunning, "a text that does not run has drafts");
 }

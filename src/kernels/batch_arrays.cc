@@ -19,6 +19,8 @@ BatchArrays::BatchArrays(int32_t block_len, const BatchSizes& sizes) : block_len
   path_slots_.reserve(sizes.n_path_slots);
   logit_rows_.reserve(sizes.n_rows);
   block_table_.reserve(sizes.n_blocks);
+  kept_.reserve(sizes.n_sequences);
+  kept_blocks_.reserve(sizes.n_blocks);
   clear();
 }
 
@@ -32,13 +34,28 @@ void BatchArrays::clear() {
   inputs_.clear();
   adapters_.clear();
   block_table_.clear();
+  kept_.clear();
+  kept_blocks_.clear();
 }
 
 void BatchArrays::add_viewed(TokenId token, int32_t position, int32_t place, int32_t slot) {
   const int32_t kv_len = std::max(kv_len_.back(), place + 1);
+  fill_places(tokens_.size());
   add(token, position, slot);
   places_.push_back(place);
   kv_len_.back() = kv_len;
+}
+
+// Of the first n tokens.
+void BatchArrays::fill_places(size_t n) {
+  for (size_t t = places_.size(); t < n; ++t) places_.push_back(positions_[t]);
+}
+
+void BatchArrays::keep(const KeptRows& rows, std::span<const BlockId> blocks) {
+  KeptRows& kept = kept_.emplace_back(rows);
+  kept.sequence = n_sequences();
+  kept.block_start = static_cast<int32_t>(kept_blocks_.size());
+  kept_blocks_.insert(kept_blocks_.end(), blocks.begin(), blocks.end());
 }
 
 void BatchArrays::set_axes(const std::array<int32_t, 3>& at) {
@@ -79,10 +96,10 @@ void BatchArrays::end_sequence() {
 
 ForwardBatch BatchArrays::batch() {
   if (!inputs_.empty()) inputs_.resize(tokens_.size(), nullptr);
+  if (!places_.empty()) fill_places(tokens_.size());
   if (!axes_.empty()) fill_axes(tokens_.size());
   if (!ends_.empty()) fill_ends(tokens_.size());
-  CHECK(query_start_.back() == n_tokens() && (places_.empty() || places_.size() == tokens_.size()) &&
-        (types_.empty() || types_.size() == tokens_.size()) &&
+  CHECK(query_start_.back() == n_tokens() && (types_.empty() || types_.size() == tokens_.size()) &&
         (state_out_.empty() || state_out_.size() == tokens_.size()) &&
         state_in_.size() == (state_out_.empty() ? 0 : query_start_.size() - 1));
   const bool has_paths = !path_slots_.empty();
@@ -107,6 +124,9 @@ ForwardBatch BatchArrays::batch() {
           .inputs = inputs_.empty() ? nullptr : inputs_.data(),
           .axes = axes_.empty() ? nullptr : axes_.data(),
           .ends = ends_.empty() ? nullptr : ends_.data(),
+          .kept = kept_.empty() ? nullptr : kept_.data(),
+          .kept_blocks = kept_.empty() ? nullptr : kept_blocks_.data(),
+          .n_kept = static_cast<int32_t>(kept_.size()),
           .adapters = adapters_.empty() ? nullptr : adapters_.data()};
 }
 

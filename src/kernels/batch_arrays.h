@@ -48,8 +48,8 @@ class BatchArrays {
     path_start_.push_back(static_cast<int32_t>(path_slots_.size()));
     kv_len_.back() = std::max(kv_len_.back(), position + 1);
   }
-  // The same of a batch of views: its place in the sequence's table is not its position. All tokens of a batch have
-  // places, or none.
+  // The same of a view: its place in the sequence's table is not its position. The places of other tokens are their
+  // positions.
   void add_viewed(TokenId token, int32_t position, int32_t place, int32_t slot);
   // Of the token that was added last: what stands in the place of its embedding (ForwardBatch::inputs).
   void set_input(const float* row) {
@@ -83,6 +83,10 @@ class BatchArrays {
     adapters_.back() = slot;
   }
 
+  // Of the sequence that is being filled: what it keeps after the step (its `sequence` and `block_start` are set here),
+  // and where.
+  void keep(const KeptRows& rows, std::span<const BlockId> blocks);
+
   // Requests the logits of a token of the batch, in ascending order. Returns the number of its row.
   int32_t want(int32_t token) {
     logit_rows_.push_back(token);
@@ -108,19 +112,23 @@ class BatchArrays {
   ForwardBatch batch();
 
  private:
+  void fill_places(size_t n);
   void fill_axes(size_t n);
   void fill_ends(size_t n);
 
   int32_t block_len_;
   std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, places_, slots_, query_start_, block_start_, logit_rows_, path_start_, path_slots_;
+  std::vector<int32_t> positions_, places_ /* of the first tokens, as inputs_ */, slots_, query_start_, block_start_,
+      logit_rows_, path_start_, path_slots_;
   std::vector<int32_t> kv_len_;  // the last one is of the sequence that is being filled, 0 as long as it has no token
   std::vector<BlockId> block_table_;
   std::vector<uint8_t> types_;
   std::vector<int32_t> state_in_, state_out_;
   std::vector<const float*> inputs_;  // of the first tokens; later ones have none. Empty: no one has one
   std::vector<int32_t> axes_, ends_;  // likewise, the first three of each token
-  std::vector<int32_t> adapters_;     // of the first sequences; later ones have none. Empty: no one has one
+  std::vector<KeptRows> kept_;
+  std::vector<BlockId> kept_blocks_;
+  std::vector<int32_t> adapters_;  // of the first sequences; later ones have none. Empty: no one has one
 };
 
 }  // namespace ibid

@@ -20,8 +20,13 @@
 // A view. A step with places reads only part of its sequences: the table holds some of a sequence's blocks, in order,
 // and a token reads what stands at the places [0, its own] of that table as others read positions; kv_len is the view's
 // too. Positions stay what rotates queries and keys, and those in the cache have been rotated by theirs. That is how a
-// model drafts for itself over less than it knows (spec/model/window_proposer.h); such a step computes no sequence's
-// result.
+// model drafts for itself over less than it knows (spec/model/window_proposer.h), and how a sequence goes on after some
+// of its keys and values were evicted: its places are its positions less the number of those. In a step with both kinds
+// the places of a sequence that was not evicted from are its positions.
+//
+// Eviction. After its last token of a step a sequence may keep a part of its keys and values (KeptRows): attention of
+// the step still reads all, then each layer copies, for each KV head, the rows that it keeps to other blocks
+// (ops::keep_rows), which are the sequence's from the next step on.
 #pragma once
 
 #include <algorithm>
@@ -31,6 +36,19 @@
 #include "base/ids.h"
 
 namespace ibid {
+
+// What sequence `sequence` of the batch keeps of the n_all places that it has after the step, in each layer and KV
+// head: the first n_first and the last n_last places and, of those between, the n - n_first - n_last that the step's
+// last n_queries tokens of the sequence read most (kernels/kept_rows.h). Row i of those, in order of places, goes to
+// place i of its kept blocks.
+struct KeptRows {
+  int32_t sequence = 0;
+  int32_t n = 0;
+  int32_t n_first = 0, n_last = 0;  // n_first + n_last <= n < n_all
+  int32_t n_queries = 0;            // >= 1 where any is chosen; they are tokens of the step
+  int32_t pool = 1;                 // odd: scores are summed over so many neighbouring places
+  int32_t block_start = 0;          // its blocks are kept_blocks[block_start, block_start + ceil(n / B))
+};
 
 struct ForwardBatch {
   int32_t n_tokens = 0;     // T
@@ -72,6 +90,11 @@ struct ForwardBatch {
   // Null: a token reads places up to its own. Else [T], the place after the last one that it reads, which is past its
   // own: cells of one picture may see each other so. Windows begin as ever.
   const int32_t* ends = nullptr;
+
+  // [n_kept], at most one of each sequence, ascending by sequence; their blocks are no sequence's of the step.
+  const KeptRows* kept = nullptr;
+  const BlockId* kept_blocks = nullptr;
+  int32_t n_kept = 0;
 
   // Null where no sequence of the step has an adapter. Else the slot of each one's (model/adapters.h); -1: none.
   const int32_t* adapters = nullptr;  // [S]

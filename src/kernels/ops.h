@@ -128,6 +128,12 @@ void copy_slots(Stream& s, const PagedKv& kv, std::span<const int32_t> from, std
 // Copies a whole block of a layer's cache.
 void copy_block(Stream& s, const PagedKv& kv, BlockId from, BlockId to);
 
+// Copies what sequences keep of a layer's keys and values (ForwardBatch::kept, KvKind::kHeads) to their kept blocks,
+// the bytes as they are. Which rows a KV head keeps: kernels/kept_rows.h, of q[T, H * Dk], the queries of
+// paged_attention; `scale` is its scale. Rank 0 where no rows are chosen by scores.
+void keep_rows(Stream& s, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch, float scale);
+size_t keep_rows_workspace_bytes(const Stream& s, int32_t group, int32_t key_len, int32_t max_positions);
+
 struct AttentionParams {
   float scale = 1.0f;     // of the scores
   float soft_cap = 0.0f;  // 0: none; else scores = cap * tanh(scores / cap)

@@ -189,7 +189,8 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
   const Scratch& t = p.t;
   const LayerConfig& layer = p.layer(l);
   const PagedKv& kv = p.kv[static_cast<size_t>(l)];
-  const bool has_queries = goes_on(p, l), owns_cache = layer.kv_owner == kOwnCache;
+  const bool attends = goes_on(p, l), owns_cache = layer.kv_owner == kOwnCache;
+  const bool keeps_rows = owns_cache && p.batch.n_kept > 0, has_queries = attends || keeps_rows;
   if (!has_queries && !owns_cache) return;
   const std::span<const Projections::Projection> all = w.qkv.all,
                                                  qkv = has_queries || all.size() == 1 ? all : all.subspan(1);
@@ -211,7 +212,8 @@ void attention_block(Pass& p, const AttentionWeights& w, const TensorView& x, in
     p.seen("v", l, t.v);
     ops::store_kv(p.s, kv, t.k, t.v, p.batch);
   }
-  if (!has_queries) return;
+  if (keeps_rows) ops::keep_rows(p.s, t.q, kv, p.batch, layer.attention_scale);
+  if (!attends) return;
   ForwardBatch batch = p.batch;
   if (!layer.sees_whole_pictures) batch.ends = nullptr;
   ops::paged_attention(p.s, t.attention, t.q, kv, batch,

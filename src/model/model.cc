@@ -9,6 +9,7 @@
 #include "kernels/ops.h"
 #include "model/arch/architecture.h"
 #include "model/bert.h"
+#include "model/eviction.h"
 #include "model/gemma.h"
 #include "model/gemma4.h"
 #include "model/gpt.h"
@@ -66,6 +67,11 @@ size_t workspace_bytes(const Stream& s, const ModelConfig& c, const ModelOptions
       bytes = std::max(bytes, ops::paged_attention_workspace_bytes(o.step_tokens, static_cast<int32_t>(layer.n_heads),
                                                                    static_cast<int32_t>(layer.value_len),
                                                                    static_cast<int32_t>(o.context_len)));
+    }
+    if (layer.mixer == Mixer::kAttention && what_forbids_eviction(c) == nullptr) {
+      bytes = std::max(bytes, ops::keep_rows_workspace_bytes(s, static_cast<int32_t>(layer.n_heads / layer.n_kv_heads),
+                                                             static_cast<int32_t>(layer.key_len),
+                                                             static_cast<int32_t>(o.context_len)));
     }
     const bool is_latent = layer.mixer == Mixer::kLatent;
     if (is_latent) {

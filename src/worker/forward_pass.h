@@ -35,6 +35,8 @@ struct ModelFacts {
   bool turns_by_axes = false;        // RoPE counts a picture's rows and columns (ForwardBatch::axes)
   bool sees_whole_pictures = false;  // a picture's cells are computed in one step (ForwardBatch::ends)
   int32_t window = 0;                // no layer reads further back than so many positions; 0: some layer reads all
+  // Why its keys and values cannot be evicted (model/eviction.h); empty: they can.
+  std::string no_eviction;
   int32_t n_experts = 0;  // of a layer's mixture, by whose router n_experts_used each token is sent; 0: it is dense
   int32_t n_experts_used = 0;
   int32_t context_len = 0;  // positions that a sequence may have; fixed at load

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/eviction.h"
+
 namespace ibid {
 
 namespace {
@@ -27,6 +29,7 @@ ModelPass::ModelPass(Model& model, Stream& stream, std::span<const TokenId> end_
             .vocab_size = static_cast<int32_t>(config.vocab_size),
             .width = static_cast<int32_t>(config.width),
             .window = widest_window(model.kv_geometries()),
+            .no_eviction = what_forbids_eviction(config) == nullptr ? "" : what_forbids_eviction(config),
             .context_len = static_cast<int32_t>(model.context_len()),
             .digest = std::move(digest),
             .rope = model.rope_signature(),

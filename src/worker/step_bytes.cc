@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "kernels/kept_rows.h"
 
 namespace ibid {
 namespace {
@@ -15,7 +16,7 @@ static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(BlockCopy) % 4 == 0 && std::is_trivially_copyable_v<BlockCopy>);
 static_assert(sizeof(StateCopy) % 4 == 0 && std::is_trivially_copyable_v<StateCopy>);
 
-constexpr uint32_t kMagic = 0x31737069;  // "ips1"
+constexpr uint32_t kMagic = 0x32737069;  // "ips2"
 enum Flag : uint32_t {
   kBatch = 1,
   kHidden = 2,
@@ -25,14 +26,15 @@ enum Flag : uint32_t {
   kPaths = 32,
   kTypes = 64,
   kStates = 128,
-  kAdapters = 256
+  kAdapters = 256,
+  kKept = 512
 };
-constexpr uint32_t kAllFlags = 511;
+constexpr uint32_t kAllFlags = 1023;
 
 struct StepHead {
   uint32_t magic = kMagic, flags = 0;
   int32_t n_copies = 0, n_tokens = 0, n_sequences = 0, n_rows = 0, block_len = 0, n_blocks = 0, n_path_slots = 0;
-  int32_t n_state_copies = 0;
+  int32_t n_state_copies = 0, n_kept = 0, n_kept_blocks = 0;
 };
 
 StepHead head_of(const StepWork& work) {
@@ -53,6 +55,11 @@ StepHead head_of(const StepWork& work) {
   if (b.token_types != nullptr) h.flags |= kTypes;
   if (b.state_out != nullptr) h.flags |= kStates;
   if (b.adapters != nullptr) h.flags |= kAdapters;
+  if (b.n_kept > 0) {
+    const KeptRows& last = b.kept[b.n_kept - 1];
+    h.flags |= kKept, h.n_kept = b.n_kept;
+    h.n_kept_blocks = last.block_start + (last.n + b.block_len - 1) / b.block_len;
+  }
   if (b.path_start != nullptr) h.flags |= kPaths, h.n_path_slots = b.path_start[b.n_tokens];
   return h;
 }
@@ -74,6 +81,8 @@ void each_array(const StepHead& h, Batch& b, Visit visit) {
   if (h.flags & kStates) visit(b.state_in, S), visit(b.state_out, T);
   if (h.flags & kTypes) visit(b.token_types, T);
   if (h.flags & kAdapters) visit(b.adapters, S);
+  if (h.flags & kKept)
+    visit(b.kept, static_cast<size_t>(h.n_kept)), visit(b.kept_blocks, static_cast<size_t>(h.n_kept_blocks));
 }
 
 Error bad(const char* what) { return invalid("These bytes are no step of this worker: " + std::string(what) + "."); }
@@ -107,6 +116,27 @@ const char* wrong_state_copies(std::span<const StateCopy> copies, const StepLimi
   for (const StateCopy& c : copies) {
     if (!is_state(c.from, c.from_tier) || !is_state(c.to, c.to_tier)) return "a copy of a state that is not there";
     if (c.from_tier == c.to_tier) return "a copy of a state within a tier";
+  }
+  return nullptr;
+}
+
+const char* wrong_kept(const StepHead& h, const ForwardBatch& b, const StepLimits& limits) {
+  const auto* blocks = reinterpret_cast<const int32_t*>(b.kept_blocks);
+  if (!all_within(blocks, h.n_kept_blocks, 0, limits.n_blocks)) return "a kept block outside the pool";
+  int32_t after = 0;
+  for (int32_t i = 0; i < h.n_kept; ++i) {
+    const KeptRows& rows = b.kept[i];
+    if (rows.sequence < after || rows.sequence >= h.n_sequences) return "kept rows that are no sequence's";
+    after = rows.sequence + 1;
+    const int64_t n_certain = int64_t{rows.n_first} + rows.n_last;
+    const int32_t n_tokens = b.query_start[rows.sequence + 1] - b.query_start[rows.sequence];
+    if (rows.n_first < 0 || rows.n_last < 0 || n_certain > rows.n || rows.n >= b.kv_len[rows.sequence])
+      return "kept rows that are not there";
+    if (n_certain < rows.n && (rows.n_queries < 1 || rows.n_queries > std::min(n_tokens, kMaxScoringQueries) ||
+                               rows.pool < 1 || rows.pool > limits.context_len || rows.pool % 2 == 0))
+      return "kept rows that nothing chooses";
+    const int64_t n_blocks = (int64_t{rows.n} + h.block_len - 1) / h.block_len;
+    if (rows.block_start < 0 || rows.block_start + n_blocks > h.n_kept_blocks) return "too few blocks for kept rows";
   }
   return nullptr;
 }
@@ -152,7 +182,7 @@ const char* wrong_batch(const StepHead& h, const ForwardBatch& b, const StepLimi
     }
     if (int64_t{b.block_start[s + 1] - b.block_start[s]} * h.block_len < most_in_table) return "too few blocks";
   }
-  return nullptr;
+  return h.n_kept > 0 ? wrong_kept(h, b, limits) : nullptr;
 }
 
 }  // namespace
@@ -191,7 +221,9 @@ Result<ReadStep> ReadStep::read(std::span<const std::byte> bytes, const StepLimi
       !is_bounded(h.n_state_copies, int64_t{2} * (limits.n_states + limits.n_host_states)) ||
       !is_bounded(h.n_tokens, limits.n_tokens) || !is_bounded(h.n_sequences, h.n_tokens) ||
       !is_bounded(h.n_rows, limits.n_rows) || !is_bounded(h.n_path_slots, int64_t{limits.context_len} * h.n_tokens) ||
-      !is_bounded(h.n_blocks, int64_t{limits.context_len} * h.n_sequences)) {
+      !is_bounded(h.n_blocks, int64_t{limits.context_len} * h.n_sequences) ||
+      !is_bounded(h.n_kept, (h.flags & kKept) != 0 ? h.n_sequences : 0) ||
+      !is_bounded(h.n_kept_blocks, int64_t{limits.context_len} * h.n_kept)) {
     return bad("it is larger than the largest step");
   }
   if (has_batch && h.block_len != 8 && h.block_len != 16 && h.block_len != 32) return bad("its blocks have no length");
@@ -221,6 +253,7 @@ Result<ReadStep> ReadStep::read(std::span<const std::byte> bytes, const StepLimi
   if (!has_batch) return step;
   step.batch_.n_tokens = h.n_tokens, step.batch_.n_sequences = h.n_sequences, step.batch_.n_rows = h.n_rows;
   step.batch_.block_len = h.block_len;
+  step.batch_.n_kept = h.n_kept;
   if (const char* wrong = wrong_batch(h, step.batch_, limits)) return bad(wrong);
   return step;
 }

@@ -4,7 +4,8 @@
 //   StepHead, BlockCopy[n_copies], StateCopy[n_state_copies], then of the batch, if it has one: tokens[T],
 //   positions[T], places[T] (of views), slots[T], query_start[S + 1], kv_len[S], block_start[S + 1],
 //   block_table[n_blocks], logit_rows[R], path_start[T + 1] and path_slots[n_path_slots] (where tokens have paths),
-//   state_in[S] and state_out[T] (of a model with recurrent layers), token_types[T] (of pairs)
+//   state_in[S] and state_out[T] (of a model with recurrent layers), token_types[T] (of pairs), adapters[S],
+//   KeptRows[n_kept] and kept_blocks (where rows are evicted)
 #pragma once
 
 #include <cstddef>

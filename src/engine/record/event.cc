@@ -151,7 +151,7 @@ void sampling_fields(Ar& ar, Params& p) {
 template <typename Ar, typename RequestRef>
 void request_fields(Ar& ar, RequestRef& r) {
   auto& [id, n, max_tokens, pooling, reports_progress, grammar, reasoning, adapter, pictures, to_encode, processor,
-         tpot_target, ttft_target, max_wait, speculation, prompt, sampling, stops, markup, show_special,
+         tpot_target, ttft_target, max_wait, speculation, kv_eviction, prompt, sampling, stops, markup, show_special,
          prompt_logprobs, priority, tenant, cache_salt, weight, search, second_text, resume] = r;
   // Grammars stand after as their sources, as stops do; of speculation drafts are those that were computed then.
   static_cast<void>(stops), static_cast<void>(markup), static_cast<void>(grammar), static_cast<void>(reasoning);
@@ -161,6 +161,7 @@ void request_fields(Ar& ar, RequestRef& r) {
   static_cast<void>(processor);         // a function
   static_cast<void>(second_text);       // of encoders, which are not recorded
   static_cast<void>(resume);            // rare_fields()
+  static_cast<void>(kv_eviction);       // rare_fields()
   static_cast<void>(reports_progress);  // changes nothing that is computed
   ar(id, prompt);
   sampling_fields(ar, sampling);
@@ -182,13 +183,16 @@ struct RecordedPicture {
   std::string digest;
 };
 
-// Only of a request with an adapter, by its digest, with pictures, or of an answer that goes on: others end before.
-template <typename Ar, typename Digest, typename Pictures, typename Point, typename Reason>
-void rare_fields(Ar& ar, Digest& adapter, Pictures& pictures, Point& resume, Reason& over) {
+// Only of a request with an adapter, by its digest, with pictures, of an answer that goes on, or that evicts keys and
+// values: others end before.
+template <typename Ar, typename Digest, typename Pictures, typename Point, typename Eviction, typename Reason>
+void rare_fields(Ar& ar, Digest& adapter, Pictures& pictures, Point& resume, Eviction& eviction, Reason& over) {
+  auto& [method, keep, keep_share, window, sinks] = eviction;
+  const bool evicts = method != KvMethod::kNone;
   if constexpr (Ar::kReads) {
     if (ar.at_end()) return;
   } else {
-    if (adapter.empty() && pictures.empty() && resume.tokens.empty()) return;
+    if (adapter.empty() && pictures.empty() && resume.tokens.empty() && !evicts) return;
   }
   auto& [tokens, mirostat_mu] = resume;
   bool has_mu = mirostat_mu.has_value();
@@ -201,12 +205,21 @@ void rare_fields(Ar& ar, Digest& adapter, Pictures& pictures, Point& resume, Rea
       if (adapter.empty() && tokens.empty()) ar.fail();
       return;
     }
-  } else if (pictures.empty()) {
+  } else if (pictures.empty() && !evicts) {
     return;
   }
   each(ar, pictures, [&](auto& p) { ar(p.first, p.rows, p.columns, p.digest); });
   if constexpr (Ar::kReads) {
-    if (pictures.empty()) ar.fail();
+    if (ar.at_end()) {
+      if (pictures.empty()) ar.fail();
+      return;
+    }
+  } else if (!evicts) {
+    return;
+  }
+  ar(method, keep, keep_share, window, sinks);
+  if constexpr (Ar::kReads) {
+    if (method == KvMethod::kNone || method > KvMethod::kStreaming) ar.fail();
   }
 }
 
@@ -471,7 +484,8 @@ void encode(const Event& event, int64_t& last_reading, std::string& out) {
       request_fields(w, *event.request);
       const Texts texts = texts_of(*event.request);
       texts_fields(w, texts);
-      return rare_fields(w, texts.adapter, texts.pictures, event.request->resume, event.over);
+      return rare_fields(w, texts.adapter, texts.pictures, event.request->resume, event.request->kv_eviction,
+                         event.over);
     }
     case EventKind::kCancel:
       return w(event.id);
@@ -512,7 +526,7 @@ Result<Event> decode(std::string_view body, int64_t& last_reading, const std::sh
       r(event.was_taken);
       request_fields(r, request);
       texts_fields(r, texts);
-      rare_fields(r, texts.adapter, texts.pictures, request.resume, event.over);
+      rare_fields(r, texts.adapter, texts.pictures, request.resume, request.kv_eviction, event.over);
       if (request.search.kind > SearchKind::kContrastive || request.search.early_stopping > EarlyStopping::kNever ||
           !validate(request.search))
         r.fail();

@@ -57,7 +57,10 @@ void StepGatherer::planned(const StepPlan& plan) noexcept try {
       words_.push_back(word);
   }
   uint32_t blocks = digest_of(words_);
-  for (const Share& share : plan.shares) blocks = digest_of(share.sequence->place.blocks(), blocks);
+  for (const Share& share : plan.shares) {
+    blocks = digest_of(share.sequence->place.blocks(), blocks);
+    if (share.n_kept > 0) blocks = digest_of(share.sequence->place.kept_blocks(), blocks);
+  }
   step_.digest.blocks = blocks;
 } catch (const std::bad_alloc&) {
   no_memory_ = true;

@@ -9,8 +9,8 @@ namespace ibid {
 
 std::span<const BlockId> NewBlocks::blocks_of(const Share& share) const {
   const Sequence& s = *share.sequence;
-  const auto begin = static_cast<size_t>(s.n_computed() / block_len_);
-  const auto end = static_cast<size_t>((s.n_computed() + share.n_tokens - 1) / block_len_) + 1;
+  const auto begin = static_cast<size_t>(s.place.n_rows() / block_len_);
+  const auto end = static_cast<size_t>((s.place.n_rows() + share.n_tokens - 1) / block_len_) + 1;
   if (s.place.blocks().size() < end) return {};
   return std::span<const BlockId>(s.place.blocks()).subspan(begin, end - begin);
 }
@@ -34,6 +34,7 @@ void NewBlocks::write(StepPlan& plan) {
     if (copy.to_tier == Tier::kDevice) write(copy.to);
   }
   for (Share& share : plan.shares) {
+    for (const BlockId block : share.sequence->place.kept_blocks()) write(block);
     const int32_t n = n_positions(share);
     plan.load.n_new_positions += n - std::exchange(share.n_new_positions, n);
     if (n == 0) continue;

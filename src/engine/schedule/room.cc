@@ -21,6 +21,15 @@ bool Room::reserve(Sequence& s, int32_t n_tokens, StepPlan& plan) {
   return true;
 }
 
+bool Room::reserve_kept(Sequence& s, int32_t n_rows, StepPlan& plan) {
+  while (!s.place.reserve_kept(cache_, n_rows, plan.copies)) {
+    if (reclaim_for(s, plan)) continue;
+    preempt(s, plan);
+    return false;
+  }
+  return true;
+}
+
 // The state after the last of these tokens; those that others may go on from only where that takes none from a
 // sequence.
 bool Room::reserve_states(Sequence& s, int32_t n_tokens) {
@@ -37,10 +46,11 @@ int32_t Room::reserve_spare(Sequence& s, int32_t n_tokens, StepPlan& plan) {
   const StatePool& states = cache_.states();
   if (states.keeps_states()) n_tokens = std::min(n_tokens, s.n_tokens() + states.n_available());
   const int32_t n_blocks = static_cast<int32_t>(s.place.blocks().size()) + cache_.pool().n_available();
-  n_tokens = std::min(n_tokens, n_blocks * cache_.block_len());
+  n_tokens = std::min(n_tokens, n_blocks * cache_.block_len() + s.place.n_evicted());
   // Its share has made the block that it writes to its own, so that nothing is to be copied and what is counted fits.
   if (!s.place.reserve(cache_, n_tokens, plan.copies))
-    n_tokens = std::min(n_tokens, static_cast<int32_t>(s.place.blocks().size()) * cache_.block_len());
+    n_tokens =
+        std::min(n_tokens, static_cast<int32_t>(s.place.blocks().size()) * cache_.block_len() + s.place.n_evicted());
   for (int32_t n = s.n_tokens(); states.keeps_states() && n < n_tokens; ++n)
     s.place.reserve_state_beside(cache_, n + 1);
   return n_tokens;
@@ -110,10 +120,13 @@ bool Room::admit(Sequence& s, StepPlan& plan) {
 // With all blocks at once, and a state to write to, it can make progress without taking anything from anyone. What runs
 // will need a block each before long; admitting into that room would only preempt.
 bool Room::admit_blocks(Sequence& s, StepPlan& plan) {
-  const int32_t n_tokens = std::min(s.n_tokens() + 1, std::max(s.n_tokens(), context_len_));
-  const int32_t n_kept_free = cache_.keeps_blocks() ? static_cast<int32_t>(running_.size()) : 0;
-  if (cache_.n_blocks_missing(s.place.blocks(), s.n_computed(), n_tokens) + n_kept_free > cache_.pool().n_available())
-    return false;
+  int32_t n_tokens = std::min(s.n_tokens() + 1, std::max(s.n_tokens(), context_len_));
+  int32_t n_kept_free = cache_.keeps_blocks() ? static_cast<int32_t>(running_.size()) : 0;
+  if (const int32_t point = s.next_point(s.n_computed()); point <= s.n_tokens()) {
+    n_tokens = point;
+    n_kept_free += cache_.n_blocks_for(s.request->kv_eviction.keep);
+  }
+  if (s.place.n_blocks_missing(cache_, n_tokens) + n_kept_free > cache_.pool().n_available()) return false;
   if (cache_.states().keeps_states() && cache_.states().n_available() == 0) return false;
   return s.place.reserve(cache_, n_tokens, plan.copies) && s.place.reserve_spare_state(cache_);
 }

@@ -30,9 +30,13 @@ class Room {
 
   // Makes positions [n_computed, n_tokens) of a running sequence writable. False: it was preempted itself.
   bool reserve(Sequence& sequence, int32_t n_tokens, StepPlan& plan);
-  // The same, as far as there are free blocks, for a sequence that has its share; returns how many positions there are.
+  // Blocks for the rows that a share leaves. False: it was preempted itself.
+  bool reserve_kept(Sequence& sequence, int32_t n_rows, StepPlan& plan);
+  // As reserve(), as far as there are free blocks, for a sequence that has its share; returns how many positions there
+  // are.
   int32_t reserve_spare(Sequence& sequence, int32_t n_tokens, StepPlan& plan);
-  // Finds what is cached of a waiting sequence, and makes all its tokens and one more writable. False: it does not fit.
+  // Finds what is cached of a waiting sequence, and makes all its tokens and one more writable, or those up to where
+  // rows are evicted, for what remains of which there is room. False: it does not fit.
   bool admit(Sequence& sequence, StepPlan& plan);
   // Back into the queue without its blocks; it goes on as if nothing had happened. It must be running.
   void preempt(Sequence& sequence, StepPlan& plan);

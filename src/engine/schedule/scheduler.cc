@@ -91,7 +91,7 @@ StepPrices Scheduler::prices() const {
   double tpot = kNoLimit;
   for (const Sequence* s : running_) {
     if (s->n_missing() != 1 || s->account.sits_out) continue;
-    decodes.add_decode(s->n_computed());
+    decodes.add_decode(s->place.n_rows());
     tpot = std::min(tpot, tpot_of(*s));
   }
   StepPrices prices{.n_decodes = std::max(1, decodes.n_decode_tokens),
@@ -157,7 +157,7 @@ void Scheduler::grant_decodes() {
     running_tpot_ = std::min(running_tpot_, tpot_of(*s));
     if (s->n_missing() > 1) window_.push_back(s);
     if (s->n_missing() != 1 || s->account.sits_out) continue;
-    decodes.add_decode(s->n_computed());
+    decodes.add_decode(s->place.n_rows());
     tpot = std::min(tpot, tpot_of(*s));
   }
   budget_ = budget_for(decodes, tpot);
@@ -219,7 +219,9 @@ void Scheduler::grant_prompts() {
 StepBudget Scheduler::without_part_of(const Sequence* oldest) const {
   StepBudget limit = budget_;
   const int32_t n = n_expected(*oldest);
-  limit.n_tokens -= std::min(n, reads_whole_ ? n : (budget_.n_tokens - plan_.n_tokens + kOldestPart - 1) / kOldestPart);
+  const int32_t n_together = oldest->request->kv_eviction ? oldest->request->kv_eviction.n_together() : 0;
+  const int32_t n_part = std::max((budget_.n_tokens - plan_.n_tokens + kOldestPart - 1) / kOldestPart, n_together);
+  limit.n_tokens -= std::min(n, reads_whole_ ? n : n_part);
   if (limit.seconds == kNoLimit) return limit;
   const double begin = cost_.seconds(plan_.load);
   const double whole = cost_.seconds(with_prompt(plan_.load, *oldest, oldest->n_computed()));
@@ -238,13 +240,22 @@ void Scheduler::grant_prompt(Sequence& s, bool waits, const StepBudget& limit) {
 int32_t Scheduler::n_within(const StepBudget& limit, const Sequence& s, int32_t n_computed) const {
   const int32_t n = std::min(s.n_tokens() - n_computed, limit.n_tokens - plan_.n_tokens);
   if (reads_whole_) return n < s.n_tokens() - n_computed ? 0 : n;
-  const auto cut = [&](int32_t to) {
-    return without_part_of_picture(s, n_computed, to, limit.n_tokens - plan_.n_tokens);
-  };
+  const auto cut = [&](int32_t to) { return without_part(s, n_computed, to, limit.n_tokens - plan_.n_tokens); };
   if (n <= 1 || limit.seconds == kNoLimit) return cut(n);
   return cut(std::max(
       cost_.n_within(limit.seconds, plan_.load, n_computed, n, s.first_row() - n_computed, comes_to_new_memory(s)),
       std::min(n, n_least(limit))));
+}
+
+int32_t Scheduler::without_part(const Sequence& s, int32_t n_computed, int32_t n, int32_t n_most) const {
+  n = without_part_of_picture(s, n_computed, n, n_most);
+  const int32_t point = s.next_point(n_computed);
+  if (point == KvEviction::kNever || n <= 0) return n;
+  const int32_t whole = point - n_computed, begin = whole - s.request->kv_eviction.n_together();
+  if (n >= whole) return whole;  // the next step sees fewer rows
+  if (n <= begin) return n;
+  if (begin > 0) return begin;
+  return whole <= n_most ? whole : 0;  // however long it takes
 }
 
 int32_t Scheduler::without_part_of_picture(const Sequence& s, int32_t n_computed, int32_t n, int32_t n_most) const {
@@ -322,14 +333,17 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed() + n_of - s.first_row()); };
   const int32_t n_beyond = rows_of(n) - (budget_.n_rows - plan_.n_rows);
   n -= std::max(0, std::min(n, n_beyond));
-  n = without_part_of_picture(s, s.n_computed(), n, budget_.n_tokens - plan_.n_tokens);
+  n = without_part(s, s.n_computed(), n, budget_.n_tokens - plan_.n_tokens);
   if (n <= 0) return;
+  const bool evicts = s.next_point(s.n_computed()) == s.n_computed() + n;
+  const int32_t n_kept = evicts ? s.request->kv_eviction.keep : 0;
   try {
     if (!room_.reserve(s, s.n_computed() + n, plan_)) return;
+    if (evicts && !room_.reserve_kept(s, n_kept, plan_)) return;
   } catch (const std::bad_alloc&) {
     return plan_.starved.push_back(s.request->id);
   }
-  Share share{.sequence = &s, .n_tokens = n, .n_rows = std::min(n, rows_of(n))};
+  Share share{.sequence = &s, .n_tokens = n, .n_rows = std::min(n, rows_of(n)), .n_kept = n_kept};
   share.n_new_positions = new_blocks_.n_positions(share);
   plan_.add(share);
   policy_->granted(s, n);

@@ -98,7 +98,9 @@ class Scheduler {
   StepBudget without_part_of(const Sequence* oldest) const;
   void grant_prompt(Sequence& sequence, bool waits, const StepBudget& limit);
   int32_t n_within(const StepBudget& limit, const Sequence& sequence, int32_t n_computed) const;
-  // Of a share of n tokens after n_computed: as many as do not end within a picture, up to n_most; 0: it has no room.
+  // Of a share of n tokens after n_computed: as many as end neither within a picture that is seen whole, nor among the
+  // last tokens before a point where rows are evicted, nor after it; up to n_most; 0: it has no room.
+  int32_t without_part(const Sequence& sequence, int32_t n_computed, int32_t n, int32_t n_most) const;
   int32_t without_part_of_picture(const Sequence& sequence, int32_t n_computed, int32_t n, int32_t n_most) const;
   void grant(Sequence& sequence, int32_t n_tokens);
   bool admit(Sequence& sequence);

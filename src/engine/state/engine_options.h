@@ -113,6 +113,8 @@ struct EngineStats {
   int64_t accepted_tokens = 0;
   std::array<int64_t, kDraftPlaces> accepted_at = {};  // of those, by their place in what was proposed
   int64_t n_preemptions = 0;
+  int64_t n_evictions = 0;     // times that a sequence went on with keys and values of fewer tokens (KvEviction)
+  int64_t evicted_tokens = 0;  // of those
   int64_t n_finished = 0;
   int64_t n_cancelled = 0;
   int64_t n_failed = 0;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/state/kv_eviction.h"
 #include "engine/state/ledger.h"
 #include "model/pooling.h"
 #include "sample/sampling_params.h"
@@ -76,6 +77,8 @@ struct Request {
   float ttft_target = 0;
   float max_wait = 0;
   SpeculationParams speculation;
+
+  KvEviction kv_eviction;  // which keys and values its sequences go on without; none: they keep all
 
   std::vector<TokenId> prompt;  // at least one token, at most the context
   SamplingParams sampling;

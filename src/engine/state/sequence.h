@@ -63,6 +63,13 @@ struct SequenceTokens {
   }
   bool pools() const { return request->pooling != Pooling::kNone; }
   bool ranks() const { return request->pooling == Pooling::kRank; }
+  // The first point after n tokens at which some of its keys and values are evicted; KvEviction::kNever: there is none.
+  int32_t next_point(int32_t n) const { return request->kv_eviction.next_point(prompt_len, n); }
+  // Tokens that may come from the prefix tree: what the policy scores must be computed.
+  int32_t n_before_point() const {
+    const int32_t point = next_point(0);
+    return point == KvEviction::kNever ? kAll : point - request->kv_eviction.n_together();
+  }
   // Whether anybody may draft how it goes on.
   bool may_be_drafted() const { return group == nullptr && !pools() && request->speculation.max_drafts != 0; }
   // Whether a network that reads what the model makes of sequences may be among them.
@@ -125,7 +132,8 @@ struct alignas(64) Sequence : SequenceTokens {
   int32_t n_missing() const { return n_tokens() - n_computed(); }
   // Tokens that may come from the prefix tree: rows and hidden states that are wanted must be computed.
   int32_t n_reusable() const {
-    return pools() ? pool.first_wanted(n_tokens()) : std::min(first_row(), n_without_hidden);
+    if (pools()) return pool.first_wanted(n_tokens());
+    return std::min({first_row(), n_without_hidden, n_before_point()});
   }
   Ledger& ledger() { return answer->timing().ledger; }
   // A preempted sequence is left alone until it has a token more than it had then.
@@ -134,7 +142,7 @@ struct alignas(64) Sequence : SequenceTokens {
 
 inline constexpr size_t kBatchHead = 128;     // bytes of a sequence that its part of a batch is made of
 inline constexpr size_t kSequenceHead = 704;  // that each step touches
-static_assert(sizeof(SequenceTokens) <= 64 && sizeof(SequencePlace) <= 136 && sizeof(SequenceAccount) <= 88,
+static_assert(sizeof(SequenceTokens) <= 64 && sizeof(SequencePlace) <= 160 && sizeof(SequenceAccount) <= 88,
               "a step touches more lines of each sequence");
 
 }  // namespace ibid

@@ -4,13 +4,18 @@
 //   | shared with the tree | its own, written | to be computed |
 //   |<------------------- blocks(), with room after for what a plan computes ------------>|
 //
+// Of a sequence from which keys and values were evicted (engine/state/kv_eviction.h) blocks() has the rows that are
+// left, n_rows() = n_computed() - n_evicted(): token i, from n_computed() on, goes to row i - n_evicted(). Such blocks
+// hold no prefix, and are never published.
+//
 // Only the methods change it. Between two of them
-//   - n_published() * B <= n_computed() <= tokens of the sequence, and blocks() covers positions [0, n_computed());
+//   - n_published() * B <= n_rows(), n_computed() <= tokens of the sequence, and blocks() covers rows [0, n_rows());
 //   - of a model with recurrent layers, states() has the state after n_computed() tokens, where that is not 0: whatever
 //     falls back asks BlockCache::resume_point(). What a disk brings has its state last (schedule/disk_tier.h);
 //   - each block and state of the three tables is one reference in `cache`, which is the same one in all calls.
-// `tokens` are those of the sequence, all of them. Methods that add blocks throw std::bad_alloc as BlockCache does,
-// with the place unchanged. One thread, the engine's.
+//   - kept_blocks() is empty, but in a step after which rows are evicted.
+// `tokens` are those of the sequence, all of them; positions and numbers of tokens count evicted ones. Methods that add
+// blocks throw std::bad_alloc as BlockCache does, with the place unchanged. One thread, the engine's.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +49,9 @@ class SequencePlace {
   bool has_blocks() const { return !blocks_.empty(); }
   int32_t n_computed() const { return n_computed_; }    // tokens whose keys and values lie in the cache
   int32_t n_published() const { return n_published_; }  // blocks that the prefix tree knows, the first ones
+  int32_t n_evicted() const { return n_evicted_; }      // tokens whose rows are gone
+  int32_t n_rows() const { return n_computed_ - n_evicted_; }
+  const BlockTable& kept_blocks() const { return kept_blocks_; }  // where the step puts the rows that it leaves
   ScopeId scope() const { return scope_; }
   const StateTable& states() const { return states_; }  // it goes on from that after n_computed() tokens
   // Those that its share of the step writes; after the i-th draft is after n_tokens() + i + 1. Between steps at most a
@@ -67,7 +75,7 @@ class SequencePlace {
   void fork(BlockCache& cache, const SequencePlace& from, int32_t n_tokens);
   // Its first blocks are those of `from`, in stores too.
   void take_chain(const SequencePlace& from) { durable_ = from.durable_; }
-  // Falls back to a position that begins a block.
+  // Falls back to a position that begins a block; not where rows are evicted, which no prefix brings back.
   void rewind_to_block(BlockCache& cache);
   // Gives back all blocks and states.
   void drop(BlockCache& cache);
@@ -75,7 +83,15 @@ class SequencePlace {
   // ---- room
   // Makes positions [n_computed(), n_tokens) writable. False: there is no room; then nothing changed.
   bool reserve(BlockCache& cache, int32_t n_tokens, std::vector<BlockCopy>& copies) {
-    return cache.reserve(blocks_, n_computed_, n_tokens, copies);
+    return cache.reserve(blocks_, n_rows(), n_tokens - n_evicted_, copies);
+  }
+  // Blocks for the n_rows rows that the step leaves. False: there is no room; then nothing changed.
+  bool reserve_kept(BlockCache& cache, int32_t n_rows, std::vector<BlockCopy>& copies) {
+    return cache.reserve(kept_blocks_, 0, n_rows, copies);
+  }
+  // How many blocks reserve() would take.
+  int32_t n_blocks_missing(const BlockCache& cache, int32_t n_tokens) const {
+    return cache.n_blocks_missing(blocks_, n_rows(), n_tokens - n_evicted_);
   }
   // A state to write after n_tokens tokens; false: there is none.
   bool reserve_state(BlockCache& cache, int32_t n_tokens) {
@@ -99,6 +115,8 @@ class SequencePlace {
   void take_states(BlockCache& cache);
   // So many tokens more are computed, in blocks that it has.
   void advance(int32_t n_tokens) { n_computed_ += n_tokens; }
+  // The step has put the n_rows rows that remain into kept_blocks(): the others are evicted.
+  void take_kept(BlockCache& cache, int32_t n_rows);
   // The first n_tokens tokens are computed, accepted drafts among them; as far as one can go on from.
   void resume_at(const BlockCache& cache, int32_t n_tokens);
   // Of the states after drafts of a sequence of n_tokens tokens: that of the i-th accepted one is after n_tokens + 1 +
@@ -125,9 +143,11 @@ class SequencePlace {
   BlockTable blocks_;
   int32_t n_computed_ = 0;
   int32_t n_published_ = 0;
+  int32_t n_evicted_ = 0;
   ScopeId scope_ = ScopeId::kNone;
   StateTable states_, next_states_;
   DurableChain durable_;
+  BlockTable kept_blocks_;
 };
 
 }  // namespace ibid

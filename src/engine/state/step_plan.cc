@@ -10,8 +10,9 @@ namespace {
 void add_to(StepLoad& load, const Share& share) {
   const Sequence& s = *share.sequence;
   const int32_t n = share.n_certain();
-  n > 1 ? load.add_prompt(s.n_computed(), n, share.n_rows - share.n_drafts) : load.add_decode(s.n_computed());
-  if (share.n_drafts > 0) load.add_drafts(s.n_computed() + n, share.n_drafts);
+  const int32_t n_read = s.place.n_rows();
+  n > 1 ? load.add_prompt(n_read, n, share.n_rows - share.n_drafts) : load.add_decode(n_read);
+  if (share.n_drafts > 0) load.add_drafts(n_read + n, share.n_drafts);
   load.n_new_positions += share.n_new_positions;
 }
 

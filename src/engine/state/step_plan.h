@@ -21,6 +21,7 @@ struct Share {
   int32_t n_rows = 0;
   int32_t n_drafts = 0;
   int32_t n_new_positions = 0;  // StepLoad's
+  int32_t n_kept = 0;           // after it the sequence keeps so many rows (SequencePlace::kept_blocks()); 0: all
   int32_t n_certain() const { return n_tokens - n_drafts; }
 };
 

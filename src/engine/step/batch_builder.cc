@@ -43,14 +43,15 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan) {
 }
 
 int32_t BatchBuilder::slot_of(const Sequence& s, int32_t i) const {
-  return slot_in(s.place.blocks(), limits_.block_len, i);
+  return slot_in(s.place.blocks(), limits_.block_len, i - s.place.n_evicted());
 }
 
 void BatchBuilder::add(const Share& share) {
   if (!limits_.keeps_blocks) return add_text(share);
   const Sequence& s = *share.sequence;
   const int32_t end = s.n_computed() + share.n_tokens;
-  CHECK(end <= static_cast<int32_t>(s.place.blocks().size()) * limits_.block_len,
+  const int32_t n_evicted = s.place.n_evicted();
+  CHECK(end - n_evicted <= static_cast<int32_t>(s.place.blocks().size()) * limits_.block_len,
         "a share counts on blocks that its sequence has not");
   CHECK(share.n_drafts <= kMaxDrafts);
   const bool is_tree = !s.drafts.is_chain(share.n_drafts);
@@ -59,8 +60,10 @@ void BatchBuilder::add(const Share& share) {
     const int32_t draft = i - s.n_tokens();
     const bool is_path = draft >= 0 && is_tree;
     if (is_path) add_path(s, draft);
-    arrays_.add(draft < 0 ? s.tokens[static_cast<size_t>(i)] : s.drafts.tokens[static_cast<size_t>(draft)],
-                is_path ? s.n_tokens() - 1 + s.drafts.depth(draft) : i, slot_of(s, i));
+    const TokenId token = draft < 0 ? s.tokens[static_cast<size_t>(i)] : s.drafts.tokens[static_cast<size_t>(draft)];
+    const int32_t position = is_path ? s.n_tokens() - 1 + s.drafts.depth(draft) : i;
+    n_evicted > 0 ? arrays_.add_viewed(token, position, position - n_evicted, slot_of(s, i))
+                  : arrays_.add(token, position, slot_of(s, i));
     if (pictures != nullptr) add_picture(*pictures, s, i, draft);
     if (limits_.keeps_states) arrays_.add_state_out(raw(state_after(s.place.next_states(), i + 1)));
   }
@@ -70,8 +73,9 @@ void BatchBuilder::add(const Share& share) {
     arrays_.add_state_in(raw(state));
   }
   if (const PlacedAdapter* adapter = s.request->adapter.get(); adapter != nullptr) arrays_.set_adapter(adapter->slot);
-  arrays_.add_blocks(
-      std::span(s.place.blocks()).first(static_cast<size_t>((end + limits_.block_len - 1) / limits_.block_len)));
+  arrays_.add_blocks(std::span(s.place.blocks())
+                         .first(static_cast<size_t>((end - n_evicted + limits_.block_len - 1) / limits_.block_len)));
+  if (share.n_kept > 0) arrays_.keep(s.request->kv_eviction.kept(), s.place.kept_blocks());
   arrays_.end_sequence();
 }
 

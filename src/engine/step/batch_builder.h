@@ -1,10 +1,11 @@
 // BatchBuilder: turns a plan into the flat arrays that a model reads (kernels/batch_arrays.h). Arrays are sized once
 // for the largest step; the batch is a view into them, valid until the next build.
 //
-// Position t of a sequence lies in slot blocks[t / B] * B + t % B, and its part of block_table has the blocks of those
-// slots that the step reads or writes and no more. Drafts take the slots after the sequence in the order of their list.
-// Where that is no chain, the slots are not those of their positions: each draft names its ancestors' (a path), and who
-// takes over drafts moves their keys and values to their positions' slots.
+// Position t of a sequence lies in slot blocks[t / B] * B + t % B (of one from which rows were evicted: row t -
+// n_evicted, which is its place then), and its part of block_table has the blocks of those slots that the step reads or
+// writes and no more. Drafts take the slots after the sequence in the order of their list. Where that is no chain, the
+// slots are not those of their positions: each draft names its ancestors' (a path), and who takes over drafts moves
+// their keys and values to their positions' slots.
 #pragma once
 
 #include "engine/state/sequence.h"

@@ -128,6 +128,15 @@ void Settler::advance(const Share& share) {
   if (!is_decode && s.n_computed() == s.prompt_len) s.place.publish_tail(cache_, s.cache_tokens());
   leave_snapshots(s);
   save(s);
+  if (share.n_kept > 0) evict(share);
+}
+
+void Settler::evict(const Share& share) {
+  SequencePlace& place = share.sequence->place;
+  const int32_t n_rows = place.n_rows();
+  place.take_kept(cache_, share.n_kept);
+  ++counts_.n_evictions;
+  counts_.evicted_tokens += n_rows - share.n_kept;
 }
 
 // Of the states that it has by now; of the one that it goes on from only where there is another one to write to.

@@ -23,7 +23,9 @@ struct SettleCounts {
   int64_t drafted_tokens = 0;   // that were verified
   int64_t accepted_tokens = 0;  // of those, tokens of answers
   std::array<int64_t, kDraftPlaces> accepted_at = {};
-  int64_t n_finished = 0;  // choices
+  int64_t n_evictions = 0;     // times that a sequence went on with fewer rows
+  int64_t evicted_tokens = 0;  // that had a row and have none
+  int64_t n_finished = 0;      // choices
   int64_t n_cancelled = 0;
   int64_t n_failed = 0;
   int32_t step_prefill_tokens = 0;
@@ -67,6 +69,7 @@ class Settler {
   void account(const Share& share, const StepTimes& times);
   void admit(Sequence& sequence, double begun_at);
   void advance(const Share& share);
+  void evict(const Share& share);
   void leave_snapshots(Sequence& sequence);
   void score(Sequence& sequence, std::vector<TokenRecord>& scored);
   void publish(Sequence& sequence);

@@ -69,28 +69,31 @@ void Speculation::list(Sequence& s) {
   int32_t n_left = context_len - s.n_tokens();
   if (r.max_tokens >= 0) n_left = std::min(n_left, r.max_tokens - s.n_answered());
   int32_t n = std::min(max_drafts_, n_left - 1);
+  // No accepted draft is the last token before a point where rows are evicted: the next step ends there.
+  n = std::min(n, s.next_point(s.n_computed()) - s.n_tokens() - 1);
   if (r.speculation.max_drafts >= 0) n = std::min(n, r.speculation.max_drafts);
   if (n <= 0 || s.n_missing() != 1 || s.account.sits_out) return;
   const auto tokens = std::span<const TokenId>(s.tokens);
   const auto n_prompt = static_cast<size_t>(s.prompt_len);
   proposed_to_.push_back(&s);
-  proposals_.push_back({.input = {.sequence = raw(s.id),
-                                  .prompt = tokens.first(n_prompt),
-                                  .answer = tokens.subspan(n_prompt),
-                                  .max_drafts = n,
-                                  .prediction = r.speculation.prediction,
-                                  .temperature = r.sampling.temperature,
-                                  .sampler = s.sampler.get(),
-                                  .state = s.sampler_state,
-                                  .grammar = r.grammar.get(),
-                                  .choice = s.choice,
-                                  .verifier = r.speculation.verifier,
-                                  .n_left = n_left,
-                                  .scope = cache_.tree().spelled(s.place.scope()),
-                                  .free_alone = r.speculation.free_alone,
-                                  .has_credit = s.account.drafts.has_credit(),
-                                  .blocks = cache_.keeps_blocks() ? &s.place.table_to_lend() : nullptr},
-                        .drafts = &s.drafts});
+  proposals_.push_back(
+      {.input = {.sequence = raw(s.id),
+                 .prompt = tokens.first(n_prompt),
+                 .answer = tokens.subspan(n_prompt),
+                 .max_drafts = n,
+                 .prediction = r.speculation.prediction,
+                 .temperature = r.sampling.temperature,
+                 .sampler = s.sampler.get(),
+                 .state = s.sampler_state,
+                 .grammar = r.grammar.get(),
+                 .choice = s.choice,
+                 .verifier = r.speculation.verifier,
+                 .n_left = n_left,
+                 .scope = cache_.tree().spelled(s.place.scope()),
+                 .free_alone = r.speculation.free_alone,
+                 .has_credit = s.account.drafts.has_credit(),
+                 .blocks = cache_.keeps_blocks() && !r.kv_eviction ? &s.place.table_to_lend() : nullptr},
+       .drafts = &s.drafts});
 }
 
 // As many drafts as were asked for and as each sequence's account affords.

@@ -81,6 +81,10 @@ void part_groups(Stream& s, std::span<const TensorView> out, const TensorView& x
 void rope_angles(Stream& s, const TensorView& cos_sin, const ops::Rope& rope, std::span<const int32_t> positions);
 void rope(Stream& s, const TensorView& x, int head_len, const ops::Rope& rope, const TensorView& cos_sin);
 
+// cpu/keep_rows.cc
+void keep_rows(Stream& s, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch, float scale);
+size_t keep_rows_workspace_bytes(const Stream& s, int32_t group, int32_t key_len, int32_t max_positions);
+
 // cpu/store_kv.cc
 void store_kv(Stream& s, const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
 void store_latent(Stream& s, const PagedKv& kv, const TensorView& rows, const ForwardBatch& batch);

@@ -41,6 +41,7 @@ void rope(const TensorView& x, int head_len, const ops::Rope& rope, const Tensor
 void store_kv(const PagedKv& kv, const TensorView& k, const TensorView& v, const ForwardBatch& batch);
 void store_latent(const PagedKv& kv, const TensorView& rows, const ForwardBatch& batch);
 void copy_slots(const PagedKv& kv, std::span<const int32_t> from, std::span<const int32_t> to);
+void keep_rows(const TensorView& q, const PagedKv& kv, const ForwardBatch& batch, float scale);
 void paged_attention(const TensorView& out, const TensorView& q, const PagedKv& kv, const ForwardBatch& batch,
                      const ops::AttentionParams& params);
 // Fills all of `rows`; scores in double.

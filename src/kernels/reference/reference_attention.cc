@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/kept_rows.h"
 #include "kernels/kv_codes.h"
 #include "kernels/paged_kv.h"
 #include "kernels/reference/elements.h"
@@ -29,6 +30,70 @@ void copy_slots(const PagedKv& kv, std::span<const int32_t> from, std::span<cons
     for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
       for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
         kv_copy_row(kv, part, from[i], to[i], head);
+      }
+    }
+  }
+}
+
+namespace {
+
+// The scores of kernels/kept_rows.h for places [first, end) of a KV head.
+std::vector<float> kept_scores(const TensorView& q, const PagedKv& kv, const ForwardBatch& batch, const KeptRows& rows,
+                               int32_t head, float scale) {
+  const int32_t s = rows.sequence, n_all = batch.kv_len[s], first = rows.n_first, end = n_all - rows.n_last;
+  const int64_t group = q.row_len() / kv.key_len / kv.n_kv_heads;
+  std::vector<double> sum(static_cast<size_t>(end - first), 0.0), weight;
+  std::vector<double> query(static_cast<size_t>(kv.key_len));
+  for (int64_t h = head * group; h < (head + 1) * group; ++h) {
+    for (int32_t t = batch.query_start[s + 1] - rows.n_queries; t < batch.query_start[s + 1]; ++t) {
+      for (size_t d = 0; d < query.size(); ++d) query[d] = get(q, t, h * kv.key_len + static_cast<int64_t>(d));
+      if (kv.dtype.key == KvType::kI4) turn_out(query.data(), kv.key_len);
+      weight.assign(static_cast<size_t>(batch.end_read(t)), 0.0);
+      double most = -INFINITY, all = 0.0;
+      for (int32_t j = 0; j < batch.end_read(t); ++j) {
+        double& score = weight[static_cast<size_t>(j)];
+        for (int32_t d = 0; d < kv.key_len; ++d)
+          score += query[static_cast<size_t>(d)] * kv_read(kv, KvPart::kKey, batch.slot_read(s, t, j), head, d);
+        score *= scale;
+        most = std::max(most, score);
+      }
+      for (double& w : weight) all += w = std::exp(w - most);
+      for (int32_t j = first; j < std::min(end, batch.end_read(t)); ++j)
+        sum[static_cast<size_t>(j - first)] += weight[static_cast<size_t>(j)] / all;
+    }
+  }
+  std::vector<float> out;
+  for (int32_t j = 0; j < end - first; ++j) {
+    double pooled = 0.0;
+    for (int32_t i = j - rows.pool / 2; i <= j + rows.pool / 2; ++i)
+      if (i >= 0 && i < end - first) pooled += sum[static_cast<size_t>(i)];
+    out.push_back(static_cast<float>(pooled));
+  }
+  return out;
+}
+
+}  // namespace
+
+void keep_rows(const TensorView& q, const PagedKv& kv, const ForwardBatch& batch, float scale) {
+  for (int32_t i = 0; i < batch.n_kept; ++i) {
+    const KeptRows& rows = batch.kept[i];
+    const int32_t n_all = batch.kv_len[rows.sequence];
+    const int32_t last = batch.query_start[rows.sequence + 1] - 1;
+    for (int32_t head = 0; head < kv.n_kv_heads; ++head) {
+      std::vector<int32_t> places, order, best(static_cast<size_t>(rows.n - rows.n_first - rows.n_last));
+      for (int32_t place = 0; place < rows.n_first; ++place) places.push_back(place);
+      if (!best.empty()) {
+        const std::vector<float> scores = kept_scores(q, kv, batch, rows, head, scale);
+        order.resize(scores.size());
+        choose_rows(scores, rows.n_first, order, best);
+        places.insert(places.end(), best.begin(), best.end());
+      }
+      for (int32_t place = n_all - rows.n_last; place < n_all; ++place) places.push_back(place);
+      for (int32_t to = 0; to < rows.n; ++to) {
+        const BlockId block = batch.kept_blocks[rows.block_start + to / kv.block_len];
+        for (const KvPart part : {KvPart::kKey, KvPart::kValue})
+          kv_copy_row(kv, part, batch.slot_read(rows.sequence, last, places[static_cast<size_t>(to)]),
+                      raw(block) * kv.block_len + to % kv.block_len, head);
       }
     }
   }
