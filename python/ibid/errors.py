@@ -64,3 +64,13 @@ BY_CODE: dict[int, type[IbidError]] = {
     8: ClosedError,
     9: ForkedError,
 }
+
+# By the statuses of the server.
+BY_STATUS: dict[int, type[IbidError]] = {
+    400: InvalidError,
+    404: NotFoundError,
+    413: InvalidError,
+    429: BusyError,
+    501: UnsupportedError,
+    503: UnavailableError,
+}

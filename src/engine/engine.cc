@@ -384,6 +384,7 @@ Engine::Forecast Engine::forecast(int32_t n_prompt) const {
                       {.max_sequences = options_.max_sequences,
                        .block_len = options_.block_len,
                        .n_free_blocks = cache_.pool().n_available(),
+                       .refused = scheduler_.refused(),
                        .has_ranks = options_.policy != PolicyKind::kFirstCome,
                        .reads_whole = worker_->facts().encoder.has_value()});
   live_.each_sequence([&](const Sequence& s) { queue.add(s, typical_); });

@@ -1,16 +1,19 @@
 """Two servers of one model, with other threads and caches: the second goes on with what the first began. resume_test.py
 BUILD_DIR."""
 import http.client
+import http.server
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.error
 
 import tiny_model
-from harness import IBID, ROOT, Server, main
+from harness import BUILD, IBID, ROOT, Server, Skip, eventually, main
 
 KINDS = (
     {"temperature": 0.9},
@@ -143,6 +146,93 @@ def test_the_demonstration():
         assert "8 have the bytes of an undisturbed run" in ran.stdout, ran.stdout
 
 
+def resuming():
+    """ibid.resume of the Python package."""
+    library = BUILD / "libibid.so.1"
+    if not library.exists():
+        raise Skip("libibid.so is not built")
+    os.environ["IBID_LIBRARY"] = str(library)
+    if str(ROOT / "python") not in sys.path:
+        sys.path.insert(0, str(ROOT / "python"))
+    import ibid.resume
+    return ibid.resume
+
+
+def test_the_librarys_streams_outlive_their_server():
+    package = resuming()
+    with tempfile.TemporaryDirectory() as folder:
+        model = tiny_model.make(folder + "/slow", width=512)
+        one, two = serve(model, "--threads", 2), serve(model, "--threads", 1)
+        with one, two:
+            for path, said in (("/v1/chat/completions", lambda choice: choice["delta"].get("content") or ""),
+                               ("/v1/completions", lambda choice: choice["text"])):
+                def body(i):
+                    prompt = {"prompt": f"Number {i}"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": f"Number {i}"}]}
+                    return {**prompt, "temperature": 0.9, "seed": 400 + i, "max_tokens": 300, "ignore_eos": True}
+
+                heard = [[] for _ in range(8)]
+
+                def client(i):
+                    for event in package.stream([one.url, two.url], body(i), path):
+                        heard[i].append(event)
+
+                clients = [threading.Thread(target=client, args=(i,)) for i in range(len(heard))]
+                for thread in clients:
+                    thread.start()
+                assert eventually(lambda: all(len(events) > 4 for events in heard))
+                one.process.send_signal(signal.SIGKILL)
+                for thread in clients:
+                    thread.join()
+                for i, events in enumerate(heard):
+                    whole = list(package.stream([two.url], body(i), path))
+                    choices, wanted = ([choice for event in stream for choice in event["choices"]] for stream in (events, whole))
+                    assert "".join(map(said, choices)) == "".join(map(said, wanted)), i
+                    ids = [id for choice in choices for id in choice.get("token_ids") or []]
+                    assert len(ids) == 300 and ids == [id for choice in wanted for id in choice.get("token_ids") or []], i
+                    assert len({event["id"] for event in events}) == 1, events
+                    assert sum("role" in choice.get("delta", {}) for choice in choices) == sum("role" in choice.get("delta", {}) for choice in wanted)
+                    assert [choice["finish_reason"] for choice in choices if choice["finish_reason"]] == ["length"]
+                one.process.wait()
+                one = serve(model, "--threads", 2)
+            one.kill()
+
+
+class Forgetful(http.server.BaseHTTPRequestHandler):
+    """A router that drops return_token_ids."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":null}]}\n\n')
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_librarys_streams_end_with_the_reason():
+    package = resuming()
+    from ibid import InvalidError, UnavailableError, UnsupportedError
+    router = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Forgetful)
+    threading.Thread(target=router.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory() as folder, serve(tiny_model.make(folder + "/tiny")) as server:
+        gone = serve(folder + "/tiny")
+        gone.kill()
+        for urls, body, error, named in (
+                ([server.url], {"prompt": "x", "temperature": "hot"}, InvalidError, "temperature"),
+                ([gone.url], {"prompt": "x"}, UnavailableError, "0 tokens and 2 tries"),
+                ([f"http://127.0.0.1:{router.server_port}"], {"prompt": "x"}, UnsupportedError, "return_token_ids")):
+            try:
+                list(package.stream(urls, body, "/v1/completions", tries=2))
+                raise AssertionError(f"{error.__name__} was not raised")
+            except error as raised:
+                assert named in str(raised) + raised.field, raised
+        # One that is not there is passed over.
+        assert len(list(package.stream([gone.url, server.url], {"prompt": "x", "max_tokens": 4}, "/v1/completions"))) >= 1
+    router.shutdown()
+
+
 if __name__ == "__main__":
     main(test_a_killed_servers_answers_go_on_on_another, test_another_model_or_arithmetic_refuses_by_name,
-         test_a_moved_request_goes_on_on_another, test_the_demonstration)
+         test_a_moved_request_goes_on_on_another, test_the_librarys_streams_outlive_their_server,
+         test_the_librarys_streams_end_with_the_reason, test_the_demonstration)

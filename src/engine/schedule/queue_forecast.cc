@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "engine/schedule/prompt_turns.h"
 #include "engine/state/sequence.h"
@@ -31,7 +32,7 @@ void QueueForecast::add(const Sequence& s, const TypicalRequest& typical) {
   if (!runs && s.state != SequenceState::kWaiting && s.state != SequenceState::kFetching) return;
   const int32_t n_answer = n_to_come(s, typical);
   if (runs && s.n_missing() == 1 && s.n_answered() > 0) {
-    decodes_.push_back({.last_step = n_answer, .n_tokens = s.n_tokens() + n_answer});
+    decodes_.push_back({.key = s.account.key, .last_step = n_answer, .n_tokens = s.n_tokens() + n_answer});
     decode_tokens_ += s.n_computed();
     return;
   }
@@ -133,7 +134,6 @@ void QueueForecast::grant() {
   const size_t oldest = candidates_.front();
   const bool parts = policy_.shortest_first() && candidates_.size() > 1;
   StepBudget limit = parts ? without_part_of(prompts_[oldest], load) : budget_;
-  bool is_owed = false;   // the first of those that wait found no room, and no other goes before it
   bool is_spent = false;  // but for the oldest
   bool is_oldest_served = false;
   while (!candidates_.empty() && !(is_spent && is_oldest_served)) {
@@ -143,11 +143,7 @@ void QueueForecast::grant() {
     if (i == oldest) limit = budget_;
     const int32_t n = n_within(limit, load, p);
     is_spent |= n < p.n_left;
-    if (n <= 0) continue;
-    if (p.waits && (is_owed || !admit(p))) {
-      is_owed = true;
-      continue;
-    }
+    if (n <= 0 || (p.waits && !admit(p))) continue;
     load.add_prompt(p.n_before, n, n == p.n_left);
     granted_.push_back({i, n});
     n_granted_ += n;
@@ -162,11 +158,26 @@ int32_t QueueForecast::n_within(const StepBudget& limit, const StepLoad& load, c
   return std::max(cost_.n_within(limit.seconds, load, p.n_before, n, p.n_left - 1), std::min(n, n_least));
 }
 
-// With blocks for all its tokens and one more.
+const QueueForecast::Prompt* QueueForecast::first_waiting() const {
+  const auto found = std::ranges::find(prompts_, true, &Prompt::waits);
+  return found == prompts_.end() ? nullptr : &*found;
+}
+
+// Positions for all its tokens and one more.
+int64_t QueueForecast::needs(const Prompt& p) const {
+  return whole_blocks(int64_t{p.n_before} + p.n_left + 1) - p.n_before / options_.block_len * options_.block_len;
+}
+
+// As Scheduler::admit(): while the first of those that wait finds no blocks, no other comes in.
 bool QueueForecast::admit(Prompt& p) {
-  const int64_t n_cached = p.n_before / options_.block_len * options_.block_len;
-  const int64_t n_needed = whole_blocks(int64_t{p.n_before} + p.n_left + 1) - n_cached;
-  if (n_places_ <= 0 || n_needed > n_free_) return false;
+  const Prompt& first = *first_waiting();
+  if (&first != &p && refused_ == first.key.id) return false;
+  const int64_t n_needed = needs(p);
+  if (n_places_ <= 0) return false;
+  if (n_needed > n_free_) {
+    refused_ = p.key.id;
+    return false;
+  }
   --n_places_, ++n_running_prompts_;
   n_free_ -= n_needed;
   p.waits = false;
@@ -214,6 +225,7 @@ bool QueueForecast::pass(int64_t n_steps) {
     std::erase_if(prompts_, [](const Prompt& p) { return p.n_left == 0; });
     n_looks_ += std::ssize(prompts_) / 16;
   }
+  while (n_free_ < 0 && std::ssize(decodes_) + n_running_prompts_ > 1) preempt_last();
   return false;
 }
 
@@ -221,11 +233,37 @@ bool QueueForecast::pass(int64_t n_steps) {
 void QueueForecast::begin_answer(const Prompt& p) {
   n_places_ += 1 - p.n_sequences, --n_running_prompts_;
   for (int32_t i = 0; i < p.n_sequences; ++i) {
-    decodes_.push_back({.last_step = step_ + p.n_answer - 1, .n_tokens = int64_t{p.n_before} + p.n_answer});
+    decodes_.push_back(
+        {.key = p.key, .last_step = step_ + p.n_answer - 1, .n_tokens = int64_t{p.n_before} + p.n_answer});
     decode_tokens_ += p.n_before;
     std::ranges::push_heap(decodes_, ends_later);
   }
   end_answers();
+}
+
+// The last in order of those that run waits again, with all its tokens to compute.
+void QueueForecast::preempt_last() {
+  n_looks_ += 1 + std::ssize(decodes_) + std::ssize(prompts_) / 16;
+  const auto decode = std::ranges::max_element(decodes_, {}, &Decode::key);
+  const auto prompt = std::find_if(prompts_.rbegin(), prompts_.rend(), [](const Prompt& p) { return !p.waits; });
+  ++n_places_;
+  if (prompt != prompts_.rend() && (decode == decodes_.end() || decode->key < prompt->key)) {
+    n_free_ += whole_blocks(int64_t{prompt->n_before} + prompt->n_left + 1);
+    prompt->n_left += std::exchange(prompt->n_before, 0);
+    prompt->waits = true;
+    --n_running_prompts_;
+    return;
+  }
+  const int64_t n_to_come = decode->last_step - step_, n_tokens = decode->n_tokens - n_to_come;
+  n_free_ += whole_blocks(n_tokens);
+  decode_tokens_ -= n_tokens - 1;
+  const Prompt again = {.key = decode->key,
+                        .n_left = static_cast<int32_t>(n_tokens),
+                        .n_answer = static_cast<int32_t>(n_to_come),
+                        .waits = true};
+  decodes_.erase(decode);
+  std::ranges::make_heap(decodes_, ends_later);
+  prompts_.insert(std::ranges::upper_bound(prompts_, again.key, {}, &Prompt::key), again);
 }
 
 void QueueForecast::end_answers() {

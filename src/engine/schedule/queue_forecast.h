@@ -4,7 +4,7 @@
 // beyond these: it is a replay of our own rules.
 //
 // What it does not know it leaves out: requests that come later, tenants (all are taken as one), drafts, targets of
-// requests, preemption, and where an answer ends, which it takes to be as long as those before it. The engine's thread.
+// requests, and where an answer ends, which it takes to be as long as those before it. The engine's thread.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,17 @@ struct TypicalRequest {
 struct ForecastOptions {
   int32_t max_sequences = 0;  // running at once
   int32_t block_len = 0;
-  int32_t n_free_blocks = 0;  // that no sequence refers to
-  bool has_ranks = true;      // of priorities
-  bool reads_whole = false;   // an encoder: no time bounds its prompts
+  int32_t n_free_blocks = 0;     // that no sequence refers to
+  SeqId refused = SeqId::kNone;  // who found no blocks last, in steps so far
+  bool has_ranks = true;         // of priorities
+  bool reads_whole = false;      // an encoder: no time bounds its prompts
 };
 
 class QueueForecast {
  public:
   // Both outlive it.
   QueueForecast(const Policy& policy, const StepCost& cost, const ForecastOptions& options)
-      : policy_(policy), cost_(cost), options_(options) {}
+      : policy_(policy), cost_(cost), options_(options), refused_(options.refused) {}
 
   // One that has not ended. The members that hold no place of their own (held choices, parked beams) count for nothing.
   // Throws std::bad_alloc.
@@ -59,6 +60,7 @@ class QueueForecast {
     bool is_asked = false;
   };
   struct Decode {
+    OrderKey key;
     int64_t last_step = 0;  // of its answer
     int64_t n_tokens = 0;   // at its end
   };
@@ -73,11 +75,14 @@ class QueueForecast {
   StepBudget without_part_of(const Prompt& oldest, const StepLoad& load) const;
   void grant();
   int32_t n_within(const StepBudget& limit, const StepLoad& load, const Prompt& prompt) const;
+  const Prompt* first_waiting() const;
+  int64_t needs(const Prompt& prompt) const;
   bool admit(Prompt& prompt);
   int64_t n_equal_steps() const;
   StepLoad load_of(int64_t n_steps) const;
   bool pass(int64_t n_steps);
   void begin_answer(const Prompt& prompt);
+  void preempt_last();
   void end_answers();
 
   const Policy& policy_;
@@ -89,6 +94,7 @@ class QueueForecast {
   int64_t decode_tokens_ = 0;    // that decodes have, added up
   int32_t n_running_prompts_ = 0;
   int64_t n_places_ = 0, n_free_ = 0;  // n_free_: positions of free blocks
+  SeqId refused_;                      // who found no blocks last
   int64_t step_ = 0, n_looks_ = 0, n_granted_ = 0;
   // Of the step that is gone through:
   StepBudget budget_;

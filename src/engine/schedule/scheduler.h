@@ -82,6 +82,7 @@ class Scheduler {
   NewBlocks& new_blocks() { return new_blocks_; }
   const std::vector<Sequence*>& running() const { return running_; }
   const Policy& policy() const { return *policy_; }
+  SeqId refused() const { return refusal_.sequence; }  // who found no blocks last
   int64_t n_preemptions() const { return room_.n_preemptions(); }
 
  private:
