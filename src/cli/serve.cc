@@ -23,6 +23,7 @@
 #include "host/host.h"
 #include "kernels/arithmetic_version.h"
 #include "kernels/isa.h"
+#include "model/eviction.h"
 #include "server/net/server.h"
 #include "server/request/engine_backend.h"
 #include "server/request/server_memory.h"
@@ -148,6 +149,11 @@ Result<std::unique_ptr<Backend>> load_backend(const ServeOptions& options, const
   ASSIGN_OR_RETURN(host::Hosted hosted, host::prepare(wanted, progress));
   const host::Loaded& loaded = hosted.loaded;
   const ModelConfig& config = loaded.model->config();
+  if (const char* what = what_forbids_eviction(config); what != nullptr && options.server.api.defaults.kv_eviction) {
+    return unsupported(
+        std::string("Keys and values cannot be evicted: this model has ") + what + "; start without --kv-eviction.",
+        "kv-eviction");
+  }
   const bool has_own = !options.chat_template.empty();
   const auto own_template = [&]() -> Result<ChatTemplate> {
     if (config.is_encoder()) return unsupported("The model is an encoder.");

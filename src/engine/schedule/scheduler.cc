@@ -333,7 +333,7 @@ void Scheduler::grant(Sequence& s, int32_t n_tokens) {
   const auto rows_of = [&s](int32_t n_of) { return std::max(0, s.n_computed() + n_of - s.first_row()); };
   const int32_t n_beyond = rows_of(n) - (budget_.n_rows - plan_.n_rows);
   n -= std::max(0, std::min(n, n_beyond));
-  n = without_part(s, s.n_computed(), n, budget_.n_tokens - plan_.n_tokens);
+  n = without_part(s, s.n_computed(), n, n);  // no more than there are rows for
   if (n <= 0) return;
   const bool evicts = s.next_point(s.n_computed()) == s.n_computed() + n;
   const int32_t n_kept = evicts ? s.request->kv_eviction.keep : 0;

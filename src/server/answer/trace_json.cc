@@ -92,7 +92,7 @@ std::string acting_parameters(const SamplingParams& sampling) {
 
 std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const SamplingSources& sources,
                                               const ModelInfo& model, const grammar::Matcher* grammar,
-                                              const std::string& adapter) {
+                                              const std::string& adapter, const KvEviction& eviction) {
   auto facts = std::make_shared<TraceFacts>();
   facts->parameters = acting_parameters(sampling);
   facts->model_digest = model.digest;
@@ -102,6 +102,11 @@ std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, co
   json.field("arithmetic", kArithmeticName).field("arithmetic_version", int64_t{kArithmeticVersion});
   json.field("model", model.name).field("model_digest", model.digest).key("adapter");
   adapter.empty() ? json.null() : json.string(adapter);
+  if (eviction) {
+    json.key("kv_eviction").begin_object().field("method", name_of(eviction.method)).field("keep", eviction.keep);
+    json.key("keep_share").number(static_cast<double>(eviction.keep_share));
+    json.field("window", eviction.window).field("sinks", eviction.sinks).end_object();
+  }
   json.field("generator", "philox4x32-10").key("stages").begin_array();
   for (const StageId id : stage_order()) json.string(stage_name(id));
   json.end_array().field("order_digest", sampling_digest(spell_stages()));

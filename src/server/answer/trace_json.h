@@ -22,7 +22,7 @@ struct TraceFacts {
 
 std::shared_ptr<const TraceFacts> trace_facts(const SamplingParams& sampling, const SamplingSources& sources,
                                               const ModelInfo& model, const grammar::Matcher* grammar = nullptr,
-                                              const std::string& adapter = {});
+                                              const std::string& adapter = {}, const KvEviction& eviction = {});
 
 // An array with one record for each draw.
 void write_trace(JsonWriter& json, std::span<const TokenRecord> records, uint64_t seed, const TraceFacts& facts);

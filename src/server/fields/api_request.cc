@@ -346,6 +346,7 @@ Result<ApiRequest> parse_api_request(Endpoint endpoint, const Json& body, const 
   TRY(check_sizes(body, limits, request));
   TRY(settle_fields(request));
   TRY(check_resume(request));
+  take_default_eviction(limits.defaults.kv_eviction, request);
   return request;
 }
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/state/kv_eviction.h"
 #include "sample/grammar/lazy.h"
 #include "sample/search.h"
 #include "server/fields/chat_prompt.h"
@@ -34,6 +35,7 @@ struct RequestDefaults {
   bool tokens_as_ids = false;    // in log-probabilities
   bool verbose = false;          // show the prompt
   bool prefill = false;          // go on from a chat's last message where it is the assistant's
+  KvEviction kv_eviction;        // of those that may have one (read_kv_eviction.cc)
   bool template_dates = false;   // date_string and datetime too, as llama.cpp gives them: today's
 };
 
@@ -154,6 +156,7 @@ struct ApiRequest : AnswerFields {
   std::string prediction;
   std::string cache_salt;
   std::optional<ResumeFields> resume;
+  std::optional<KvEviction> kv_eviction;
   bool is_resumable = false;  // an answer that the server's end cuts ends with what resumes it
   bool trace = false;
   bool return_progress = false;

@@ -486,5 +486,30 @@ TEST(ApiRequest, EchoedValuesAreCut) {
   }
 }
 
+TEST(ApiRequest, AnEvictionIsReadWhole) {
+  const Result<ApiRequest> r = chat(R"("kv_eviction":{"method":"snapkv","keep":1024,"window":32})");
+  ASSERT_TRUE(r.ok()) << r.error().message;
+  EXPECT_EQ(*r->kv_eviction, (KvEviction{.method = KvMethod::kSnapKv, .keep = 1024, .window = 32}));
+  EXPECT_EQ(chat(R"("kv_eviction":{"method":"streaming","keep_share":0.5,"sinks":8})")->kv_eviction->sinks, 8);
+  const auto at = [](const std::string& members) { return fault(chat("\"kv_eviction\":{" + members + "}")); };
+  EXPECT_EQ(at(R"("keep":1024)"), "kv_eviction.method");
+  EXPECT_EQ(at(R"("method":"pyramidkv","keep":1024)"), "kv_eviction.method");
+  EXPECT_EQ(at(R"("method":"h2o")"), "kv_eviction.keep");
+  EXPECT_EQ(at(R"("method":"h2o","keep":99,"keep_share":0.5)"), "kv_eviction.keep");
+  EXPECT_EQ(at(R"("method":"h2o","keep":63)"), "kv_eviction");
+  EXPECT_EQ(at(R"("method":"h2o","keep_share":0)"), "kv_eviction.keep_share");
+  EXPECT_EQ(at(R"("method":"h2o","keep":99,"window":257)"), "kv_eviction.window");
+  EXPECT_EQ(at(R"("method":"h2o","keep":99,"budget":1)"), "kv_eviction.budget");
+}
+
+TEST(ApiRequest, TheServersEvictionIsOfThoseThatMayHaveOne) {
+  ApiLimits limits;
+  limits.defaults.kv_eviction = {.method = KvMethod::kSnapKv, .keep = 512};
+  EXPECT_EQ(chat("", limits)->kv_eviction, limits.defaults.kv_eviction);
+  EXPECT_EQ(chat(R"("kv_eviction":{"method":"none"})", limits)->kv_eviction, KvEviction());
+  EXPECT_FALSE(chat(R"("prompt_logprobs":1)", limits)->kv_eviction);
+  EXPECT_FALSE(chat(R"("num_beams":2)", limits)->kv_eviction);
+}
+
 }  // namespace
 }  // namespace ibid

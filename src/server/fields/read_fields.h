@@ -44,6 +44,8 @@ Status read_ebnf(ApiRequest& request, const Json& value, const ApiLimits& limits
 Status read_speculation(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_prediction(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_resume(ApiRequest& request, const Json& value, const ApiLimits& limits);
+Status read_kv_eviction(ApiRequest& request, const Json& value, const ApiLimits& limits);
+void take_default_eviction(const KvEviction& eviction, ApiRequest& request);  // after all other fields
 Status read_kv_transfer(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_priority(ApiRequest& request, const Json& value, const ApiLimits& limits);
 Status read_tools(ApiRequest& request, const Json& value, const ApiLimits& limits);

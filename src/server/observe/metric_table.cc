@@ -130,6 +130,11 @@ constexpr MetricRow kTable[] = {
     {"preemptions_total", "num_preemptions_total", nullptr, "counter",
      "Preemptions of sequences.",
      [](From f, Samples& to) { to.add(f.engine.n_preemptions); }},
+    {"kv_evictions_total", nullptr, nullptr, "counter",
+     "Times that a sequence went on with keys and values of fewer tokens.",
+     [](From f, Samples& to) { to.add(f.engine.n_evictions); }},
+    {"kv_evicted_tokens_total", nullptr, nullptr, "counter", "Tokens whose keys and values were evicted then.",
+     [](From f, Samples& to) { to.add(f.engine.evicted_tokens); }},
 
     {"sequences_running", "num_requests_running", "requests_processing", "gauge", "Running sequences.",
      [](From f, Samples& to) { to.add(int64_t{f.engine.n_running}); }},

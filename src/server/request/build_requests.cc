@@ -149,6 +149,7 @@ Result<Request> build_common(const ApiRequest& api, const Tokenizer& tokenizer) 
   common.show_special = !api.skip_special_tokens;
   common.prompt_logprobs = api.prompt_logprobs;
   common.priority = api.priority;
+  common.kv_eviction = api.kv_eviction.value_or(KvEviction());
   common.reports_progress = api.return_progress && api.stream;
   common.speculation.max_drafts = api.max_drafts;
   common.speculation.verifier = api.verifier;

@@ -30,12 +30,13 @@ struct Fleet::Entry {
 
 void add_stats(const EngineStats& more, EngineStats& to) {
   for (const auto count :
-       {&EngineStats::n_steps, &EngineStats::slots_unfilled, &EngineStats::n_blocks_down, &EngineStats::n_blocks_up,
-        &EngineStats::prompt_tokens, &EngineStats::cached_tokens, &EngineStats::generated_tokens,
-        &EngineStats::n_drafts, &EngineStats::drafted_tokens, &EngineStats::accepted_tokens,
-        &EngineStats::n_preemptions, &EngineStats::n_finished, &EngineStats::n_cancelled, &EngineStats::n_failed,
-        &EngineStats::n_overdue, &EngineStats::n_states_down, &EngineStats::n_states_up, &EngineStats::n_snapshot_hits,
-        &EngineStats::tokens_without_snapshot})
+       {&EngineStats::n_steps,          &EngineStats::slots_unfilled,  &EngineStats::n_blocks_down,
+        &EngineStats::n_blocks_up,      &EngineStats::prompt_tokens,   &EngineStats::cached_tokens,
+        &EngineStats::generated_tokens, &EngineStats::n_drafts,        &EngineStats::drafted_tokens,
+        &EngineStats::accepted_tokens,  &EngineStats::n_preemptions,   &EngineStats::n_evictions,
+        &EngineStats::evicted_tokens,   &EngineStats::n_finished,      &EngineStats::n_cancelled,
+        &EngineStats::n_failed,         &EngineStats::n_overdue,       &EngineStats::n_states_down,
+        &EngineStats::n_states_up,      &EngineStats::n_snapshot_hits, &EngineStats::tokens_without_snapshot})
     to.*count += more.*count;
   for (const auto count :
        {&EngineStats::n_running, &EngineStats::n_waiting, &EngineStats::blocks_total, &EngineStats::blocks_free,

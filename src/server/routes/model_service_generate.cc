@@ -352,7 +352,9 @@ void ModelService::describe(const WebRequest& request, const WebExchange& exchan
   info.stored = std::move(own.stored);
   if (info.stored) info.stored->id = info.id, info.stored->tenant = exchange.tenant;
   if (own.is_stored && !api.resume) info.keeper = &state_.stored;  // of a resumed one the rest alone would be kept
-  if (api.trace) info.trace = trace_facts(built.requests[0].sampling, api.sources, model, grammar, adapter);
+  if (api.trace)
+    info.trace =
+        trace_facts(built.requests[0].sampling, api.sources, model, grammar, adapter, built.requests[0].kv_eviction);
   info.rendered = std::move(built.rendered);
   info.clock = &backend.clock();
   info.prompt_texts = std::move(built.prompt_texts);
