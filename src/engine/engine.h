@@ -85,8 +85,8 @@ class Engine {
 
   EngineStats stats() const;
   // What stands before a request that came now, and how long it would wait (schedule/queue_forecast.h); one with
-  // n_prompt tokens to compute, or < 0: with as many as the last ones had. Takes a millisecond at most. Throws
-  // std::bad_alloc.
+  // n_prompt tokens to compute, or < 0: with as many as the last ones had. Takes some milliseconds where thousands
+  // wait. Throws std::bad_alloc.
   struct Forecast {
     int64_t queue_tokens = 0;
     double first_token_seconds = 0;

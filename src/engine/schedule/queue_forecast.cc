@@ -32,7 +32,7 @@ void QueueForecast::add(const Sequence& s, const TypicalRequest& typical) {
   if (!runs && s.state != SequenceState::kWaiting && s.state != SequenceState::kFetching) return;
   const int32_t n_answer = n_to_come(s, typical);
   if (runs && s.n_missing() == 1 && s.n_answered() > 0) {
-    decodes_.push_back({.key = s.account.key, .last_step = n_answer, .n_tokens = s.n_tokens() + n_answer});
+    decodes_.push_back({.key = s.account.key, .last_step = n_answer, .n_tokens = int64_t{s.n_tokens()} + n_answer});
     decode_tokens_ += s.n_computed();
     return;
   }
