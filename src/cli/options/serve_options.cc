@@ -210,7 +210,7 @@ void add_defaults(CLI::App* c, RequestDefaults& o) {
   add_read(c, "--chat-template-kwargs,--default-chat-template-kwargs", o.template_kwargs, "JSON", "",
            "template variables, as {\"enable_thinking\": false}", read_object);
   add_read(c, "--kv-eviction", o.kv_eviction, "METHOD:N", "none",
-           "keys and values that answers keep: snapkv, h2o or streaming with N tokens or N%", parse_kv_eviction);
+           "keys and values that answers keep, as snapkv:1024 or h2o:25%", parse_kv_eviction);
   c->add_flag("--enable-force-include-usage", o.include_usage, "include usage at the end of every stream");
   c->add_flag("--return-tokens-as-token-ids", o.tokens_as_ids, "show tokens in log-probabilities as token_id:ID");
   c->add_flag("--verbose", o.verbose, "include each chat's prompt in its answer, as __verbose.prompt");
