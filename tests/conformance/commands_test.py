@@ -73,7 +73,7 @@ def test_pages_for_newcomers_name_flags_that_exist():
     page = (pathlib.Path(__file__).parents[2] / "docs/users/coming_from.md").read_text(encoding="utf-8")
     ours = " ".join(line.rstrip("| ").rsplit(" | ", 1)[-1] for line in page.split("\n") if line.startswith("| "))
     flags, commands = set(re.findall(r"`(--[a-z-]+)", ours)), set(re.findall(r"`ibid ([a-z]+)", ours))
-    known = {flag for line in ibid("serve", "--help-all").split("\n") if line.startswith("  -") for flag in line.split()[0].split(",")}
+    known = {flag for line in (ibid("serve", "--help-all") + ibid("quantize", "--help")).split("\n") if line.startswith("  -") for flag in line.split()[0].split(",")}
     assert len(flags) > 40 and flags <= known, flags - known
     assert len(commands) > 8 and all(re.search(rf"^  (\w+, )*{name}\b", ibid("--help"), re.M) for name in commands), commands
 

@@ -232,7 +232,7 @@ def test_once_and_refusals():
         assert json.loads(said)["colour"] in ("red", "blue"), said
         pathlib.Path(f"{folder}/schema.json").write_text(json.dumps(SCHEMA))
         assert run(made, "-p", "A colour?", "--json-schema", f"{folder}/schema.json", "--seed", 2)[0] == said
-        for wrong, sentence in ((("--image", "cat.png"), "--image is not supported"), (("--json-schema", "{"), "--json-schema"),
+        for wrong, sentence in ((("--image", "cat.png"), "There is no file"), (("--json-schema", "{"), "--json-schema"),
                                 (("--tools", f"{folder}/none"), "There is no file"), (("--tools", f"{folder}/schema.json"), "tools[0]"),
                                 (("--raw", "--history", "x"), "--history are of conversations")):
             assert sentence in run(made, "-p", "x", *wrong, code=2)[1], wrong

@@ -401,6 +401,7 @@ ModelConfig tiny_config(const TinyModelOptions& o) {
     if (a == "mistral" || (a == "gpt_oss" && l % 2 == 0)) c.layers[l].window = o.window;
     if (a == "smollm3" && l % 4 == 3) c.layers[l].rope = kNoRope;
     if (a == "gemma3" && l % 3 != 2) c.layers[l].window = o.window, c.layers[l].rope = 1;
+    c.layers[l].sees_whole_pictures = a == "gemma3";
     if (a == "olmo3" && l % 4 != 3) c.layers[l].window = o.window, c.layers[l].rope = 1;
     if (!is_hybrid || l % 3 == 1) continue;  // the first and the last are recurrent
     if (a == "lfm2") arch::set_short_conv(c, 3, c.layers[l]);
