@@ -234,7 +234,7 @@ def test_once_and_refusals():
         assert run(made, "-p", "A colour?", "--json-schema", f"{folder}/schema.json", "--seed", 2)[0] == said
         for wrong, sentence in ((("--image", "cat.png"), "There is no file"), (("--json-schema", "{"), "--json-schema"),
                                 (("--tools", f"{folder}/none"), "There is no file"), (("--tools", f"{folder}/schema.json"), "tools[0]"),
-                                (("--raw", "--history", "x"), "--history are of conversations")):
+                                (("--raw", "--history", "x"), "are of conversations")):
             assert sentence in run(made, "-p", "x", *wrong, code=2)[1], wrong
         # A history that goes on, without a terminal; a file that is not one is reported and left alone.
         file = pathlib.Path(f"{folder}/chat.json")
