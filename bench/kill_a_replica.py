@@ -27,9 +27,9 @@ PROMPTS = ["Tell me about the sea.", "Write a short story about a clock.", "What
 
 
 class Replica:
-    def __init__(self, ibid, model, threads):
+    def __init__(self, ibid, model, *flags):
         self.log = tempfile.NamedTemporaryFile("r", prefix="replica-")
-        command = [ibid, "serve", *([model] if model else []), "--port", "0", "--threads", str(threads)]
+        command = [ibid, "serve", *([model] if model else []), "--port", "0", *flags]
         self.process = subprocess.Popen(command, stderr=open(self.log.name, "w"), stdout=subprocess.DEVNULL)
         while not (found := re.search(r"http://[^ ]*?:(\d+)/health", self.text())) or "Serving " not in self.text():
             if self.process.poll() is not None:
@@ -101,7 +101,7 @@ def main():
     parser.add_argument("--max-tokens", default=128, type=int)
     parser.add_argument("--before", default=24, type=int, help="tokens that each client has before the server is killed")
     args = parser.parse_args()
-    replicas = [Replica(args.ibid, args.model, threads) for threads in (2, 1)]
+    replicas = [Replica(args.ibid, args.model, "--threads", str(threads)) for threads in (2, 1)]
     try:
         cut = [Answer(i, args.max_tokens) for i in range(len(PROMPTS))]
         threads = in_parallel(cut, lambda answer: answer.read(replicas[0].port))

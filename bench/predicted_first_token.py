@@ -14,30 +14,17 @@ import json
 import pathlib
 import random
 import re
-import subprocess
 import sys
-import tempfile
 import threading
 import time
+
+from kill_a_replica import Replica
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORDS = "sea clock prime forest bicycle paper sky rain river stone bridge window garden market letter winter".split()
 
 
-class Server:
-    def __init__(self, ibid, model, flags):
-        self.log = tempfile.NamedTemporaryFile("r", prefix="predicted-")
-        command = [ibid, "serve", *([model] if model else []), "--port", "0", "--no-request-log", *flags]
-        self.process = subprocess.Popen(command, stderr=open(self.log.name, "w"), stdout=subprocess.DEVNULL)
-        while not (found := re.search(r"http://[^ ]*?:(\d+)/health", self.text())) or "Serving " not in self.text():
-            if self.process.poll() is not None:
-                sys.exit(f"the server ended:\n{self.text()}")
-            time.sleep(0.05)
-        self.port = int(found[1])
-
-    def text(self):
-        return pathlib.Path(self.log.name).read_text()
-
+class Server(Replica):
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
 
@@ -72,7 +59,7 @@ def main():
     parser.add_argument("--flag", action="append", default=[], help="of ibid serve, as --flag=--max-sequences=4")
     args = parser.parse_args()
     flags = [part for flag in args.flag for part in flag.split("=", 1)]
-    server = Server(args.ibid, args.model, flags)
+    server = Server(args.ibid, args.model, "--no-request-log", *flags)
     may_ask, is_over = threading.Event(), threading.Event()
 
     def client(number):

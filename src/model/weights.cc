@@ -695,22 +695,13 @@ Status WeightLoader::patches(Linear& out, std::string_view name, int64_t N, int6
   for (int64_t part = 0; part < n_parts; ++part) {
     const std::string in_file =
         name_in_file(std::string(name) + ".weight", 0) + (part > 0 ? "." + std::to_string(part) : "");
-    const TensorInfo* info = file_.find(in_file);
-    if (info == nullptr || info->view.n_elements() != N * K / n_parts || !info->view.is_contiguous()) {
-      return invalid(file_.path() + ": the vision tower needs " + in_quotes(in_file) + " of " +
-                         std::to_string(N * K / n_parts) + " numbers, which the file has not",
-                     in_file);
-    }
-    TRY(expect_floats(info->view, in_file, "the embedding of patches"));
-    claim(*info);
+    ASSIGN_OR_RETURN(const TensorInfo* info, find_patches(in_file, N * K / n_parts));
     const int64_t n = area * n_frames / n_parts;  // side by side in both
     const std::byte* from = info->view.data;
     for (int64_t i = 0; i < 3 * N && !sized_only_; ++i, from += row_bytes(info->view.dtype, n))
       dequantise_row(info->view.dtype, from, copy.get() + i * n_frames * area + part * area, n);
   }
-  out.weight = prepare_weight(stream_, TensorView(copy.get(), DType::kF32, {N, K}), one_piece(K));
-  copies_.push_back(std::move(copy));
-  count(out.weight, false);
+  take_patches(out, std::move(copy), N, K);
   return vector(out.bias, std::string(name) + ".bias", 0, N);
 }
 
@@ -718,14 +709,7 @@ Status WeightLoader::patches_by_pixel(Linear& out, std::string_view name, int64_
   const bool by_channel = file_.container() == Container::kGguf;
   const int64_t area = side * side, K = 3 * area;
   const std::string in_file = name_in_file(std::string(name) + ".weight", 0);
-  const TensorInfo* info = file_.find(in_file);
-  if (info == nullptr || info->view.n_elements() != N * K || !info->view.is_contiguous()) {
-    return invalid(file_.path() + ": the vision tower needs " + in_quotes(in_file) + " of " + std::to_string(N * K) +
-                       " numbers, which the file has not",
-                   in_file);
-  }
-  TRY(expect_floats(info->view, in_file, "the embedding of patches"));
-  claim(*info);
+  ASSIGN_OR_RETURN(const TensorInfo* info, find_patches(in_file, N * K));
   auto copy = std::make_unique<float[]>(static_cast<size_t>(N * K));
   std::vector<float> row(static_cast<size_t>(area));
   const std::byte* from = info->view.data;
@@ -738,10 +722,26 @@ Status WeightLoader::patches_by_pixel(Linear& out, std::string_view name, int64_
     dequantise_row(info->view.dtype, from, row.data(), area);
     for (int64_t j = 0; j < area; ++j) to[3 * j + i % 3] = row[static_cast<size_t>(j)];
   }
+  take_patches(out, std::move(copy), N, K);
+  return {};
+}
+
+Result<const TensorInfo*> WeightLoader::find_patches(const std::string& in_file, int64_t n) {
+  const TensorInfo* info = file_.find(in_file);
+  if (info == nullptr || info->view.n_elements() != n || !info->view.is_contiguous()) {
+    return invalid(file_.path() + ": the vision tower needs " + in_quotes(in_file) + " of " + std::to_string(n) +
+                       " numbers, which the file has not",
+                   in_file);
+  }
+  TRY(expect_floats(info->view, in_file, "the embedding of patches"));
+  claim(*info);
+  return info;
+}
+
+void WeightLoader::take_patches(Linear& out, std::unique_ptr<float[]> copy, int64_t N, int64_t K) {
   out.weight = prepare_weight(stream_, TensorView(copy.get(), DType::kF32, {N, K}), one_piece(K));
   copies_.push_back(std::move(copy));
   count(out.weight, false);
-  return {};
 }
 
 Status WeightLoader::transposed(Linear& out, std::string_view name, int64_t N, int64_t K) {

@@ -136,6 +136,9 @@ class WeightLoader {
   // A folder's matrix [n_inputs, n_outputs] (WeightName::transposed), as the other way around in F32, not packed
   // before.
   Status transpose(Weight& out, const LinearSpec& spec, const std::string& in_file);
+  // A tensor of n floats that embeds patches, claimed; and its product of a copy [N, K].
+  Result<const TensorInfo*> find_patches(const std::string& in_file, int64_t n);
+  void take_patches(Linear& out, std::unique_ptr<float[]> copy, int64_t n_outputs, int64_t n_inputs);
   // A vector of all numbers of a tensor of floats.
   Status take_vector(TensorView& out, const TensorView& in_shape, const std::string& in_file, float offset,
                      float factor);

@@ -4,7 +4,7 @@ import os
 import schemathesis
 
 # Two names of one field must agree.
-SECOND_NAMES = ("max_completion_tokens", "n_predict", "repeat_penalty", "n_probs", "n_cmpl")
+SECOND_NAMES = ("max_completion_tokens", "n_predict", "repeat_penalty", "n_probs", "n_cmpl", "thinking_budget", "reasoning_budget_tokens")
 GRAMMARS = ("json_schema", "grammar", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "ebnf")
 # Fields of searches, and of grammars that wait for a trigger, ask for each other.
 SEARCHES = ("num_beams", "use_beam_search", "length_penalty", "early_stopping", "num_beam_groups", "diversity_penalty",
@@ -58,6 +58,11 @@ def agree(body):
     if body.get("logit_bias") or body.get("bad_words"):
         body.pop("allowed_token_ids", None)  # something must be left to draw from
     one_grammar(body)
+    body.pop("suffix", None)  # the tiny model has no tokens for filling in
+    if body.get("kv_eviction"):  # a budget has room for the window and the sinks
+        body["kv_eviction"] = {"method": body["kv_eviction"]["method"], "keep": 1024}
+    if "prompt_logprobs" in body or body.get("echo"):  # they read the whole prompt
+        body.pop("kv_eviction", None)
     if "prompt" in body:
         body["prompt"] = with_text(body["prompt"])
 

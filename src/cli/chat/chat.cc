@@ -67,9 +67,11 @@ Json message_of(const AnswerChoice& choice, size_t n_messages) {
 Result<std::string> read_text(const std::string& path, size_t max_bytes = kMaxFile) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return not_found("There is no file " + in_quotes(path) + ", or it cannot be read.");
-  std::string text(max_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
+  std::string text, piece(size_t{64} << 10, '\0');
+  do {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece, 0, static_cast<size_t>(file.gcount()));
+  } while (file && text.size() <= max_bytes);
   if (text.size() > max_bytes)
     return invalid("The file " + in_quotes(path) + " has more than " + std::to_string(max_bytes >> 20) + " MiB.");
   return text;

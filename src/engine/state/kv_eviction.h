@@ -7,14 +7,12 @@
 // A point is a number of tokens of the sequence: after the step that computes the last of them, `keep` rows remain of
 // those that there are. Where no more are there, nothing happens.
 //   kSnapKv      point: the prompt's end. Kept: the last `window` tokens and, for each layer and KV head, those that
-//   the
-//                window's queries read most, pooled over 7 neighbours (Li et al., 2024, SnapKV, section 4)
+//                the window's queries read most, pooled over 7 neighbours (Li et al., 2024, SnapKV, section 4)
 //   kHeavy       the same with heavy hitters: no pooling, and half of what is kept are the last tokens (Zhang et al.,
 //                2023, H2O, section 4). H2O sums over all queries, which chunks and cached prefixes do not have: these
 //                sums are over the window
 //   kStreaming   points: the prompt's end and every 256 tokens after it. Kept: the first `sinks` tokens and the last
-//   ones
-//                (Xiao et al., 2023, StreamingLLM, section 3.2), with their positions as they were
+//                ones (Xiao et al., 2023, StreamingLLM, section 3.2), with their positions as they were
 #pragma once
 
 #include <algorithm>

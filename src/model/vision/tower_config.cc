@@ -167,17 +167,24 @@ Result<TowerConfig> qwen_from_folder(const ModelFile& file, TowerConfig c) {
   return c;
 }
 
-Result<TowerConfig> gemma3_from_folder(const ModelFile& file, TowerConfig c) {
+// What both generations name alike.
+Status gemma_sizes(const ModelFile& file, TowerConfig& c) {
   const std::string v = "vision_config.";
-  int64_t image_side = 0, n_cells = 0;
   ASSIGN_OR_RETURN(c.n_layers, bounded_size(file, v + "num_hidden_layers", kMostLayers));
   ASSIGN_OR_RETURN(c.width, bounded_size(file, v + "hidden_size", kMostWidth));
   ASSIGN_OR_RETURN(c.ffn_len, bounded_size(file, v + "intermediate_size", kMostWidth));
   ASSIGN_OR_RETURN(c.n_heads, bounded_size(file, v + "num_attention_heads", kMostWidth));
   ASSIGN_OR_RETURN(c.patch_side, bounded_size(file, v + "patch_size", kMostSide));
+  ASSIGN_OR_RETURN(c.out_width, bounded_size(file, "text_config.hidden_size", kMostWidth));
+  return {};
+}
+
+Result<TowerConfig> gemma3_from_folder(const ModelFile& file, TowerConfig c) {
+  const std::string v = "vision_config.";
+  int64_t image_side = 0, n_cells = 0;
+  TRY(gemma_sizes(file, c));
   ASSIGN_OR_RETURN(image_side, bounded_size(file, v + "image_size", 1 << 14));
   ASSIGN_OR_RETURN(n_cells, bounded_size(file, "mm_tokens_per_image", 1 << 16));
-  ASSIGN_OR_RETURN(c.out_width, bounded_size(file, "text_config.hidden_size", kMostWidth));
   TRY(read_eps(file, v + "layer_norm_eps", 1e-6, c));
   TRY(must_be(file, v + "hidden_act", "gelu_pytorch_tanh"));
   ASSIGN_OR_RETURN(const int64_t cells_side, square_root(n_cells, "mm_tokens_per_image"));
@@ -192,10 +199,7 @@ Result<TowerConfig> gemma3_from_folder(const ModelFile& file, TowerConfig c) {
 
 Result<TowerConfig> gemma4_from_folder(const ModelFile& file, TowerConfig c) {
   const std::string v = "vision_config.";
-  ASSIGN_OR_RETURN(c.n_layers, bounded_size(file, v + "num_hidden_layers", kMostLayers));
-  ASSIGN_OR_RETURN(c.width, bounded_size(file, v + "hidden_size", kMostWidth));
-  ASSIGN_OR_RETURN(c.ffn_len, bounded_size(file, v + "intermediate_size", kMostWidth));
-  ASSIGN_OR_RETURN(c.n_heads, bounded_size(file, v + "num_attention_heads", kMostWidth));
+  TRY(gemma_sizes(file, c));
   ASSIGN_OR_RETURN(const int64_t n_kv_heads, file.meta_int(v + "num_key_value_heads", c.n_heads));
   ASSIGN_OR_RETURN(const int64_t head_len, file.meta_int(v + "head_dim", c.width / c.n_heads));
   if (n_kv_heads != c.n_heads || head_len * c.n_heads != c.width) {
@@ -204,10 +208,8 @@ Result<TowerConfig> gemma4_from_folder(const ModelFile& file, TowerConfig c) {
                            "; heads that fill the width, as many of keys, are supported",
                        v + "head_dim");
   }
-  ASSIGN_OR_RETURN(c.patch_side, bounded_size(file, v + "patch_size", kMostSide));
   ASSIGN_OR_RETURN(c.merge, bounded_size(file, v + "pooling_kernel_size", 8));
   ASSIGN_OR_RETURN(c.grid_side, bounded_size(file, v + "position_embedding_size", kMostWidth));
-  ASSIGN_OR_RETURN(c.out_width, bounded_size(file, "text_config.hidden_size", kMostWidth));
   TRY(read_eps(file, v + "rms_norm_eps", 1e-6, c));
   TRY(must_be(file, v + "hidden_activation", "gelu_pytorch_tanh"));
   if (file.has_meta(v + "rope_parameters.rope_type")) TRY(must_be(file, v + "rope_parameters.rope_type", "axial"));
@@ -252,7 +254,6 @@ Result<TowerConfig> from_gguf(const ModelFile& file) {
   ASSIGN_OR_RETURN(c.width, bounded_size(file, v + "embedding_length", kMostWidth));
   ASSIGN_OR_RETURN(c.ffn_len, bounded_size(file, v + "feed_forward_length", kMostWidth));
   ASSIGN_OR_RETURN(c.n_heads, bounded_size(file, v + "attention.head_count", kMostWidth));
-  ASSIGN_OR_RETURN(c.patch_side, bounded_size(file, v + "patch_size", kMostSide));
   ASSIGN_OR_RETURN(image_side, bounded_size(file, v + "image_size", 1 << 14));
   ASSIGN_OR_RETURN(c.out_width, bounded_size(file, v + "projection_dim", kMostWidth));
   TRY(read_eps(file, v + "attention.layer_norm_epsilon", 1e-6, c));

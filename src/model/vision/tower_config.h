@@ -53,7 +53,7 @@ bool has_tower(const ModelFile& file);
 Result<TowerConfig> read_tower(const ModelFile& file);
 // The names of the file's tensors.
 std::span<const WeightName> tower_names(TowerKind kind, const ModelFile& file);
-// The larger ones of gemma 4's budgets of a picture, which no picture of its towers exceeds.
+// The largest of the budgets that gemma 4's processor has for a picture.
 inline constexpr int64_t kMostGemma4Cells = 1120;
 
 }  // namespace ibid

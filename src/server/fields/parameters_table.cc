@@ -326,7 +326,7 @@ constexpr Parameter kParameters[] = {
      "with the rest of the body.",
      &R::is_resumable},
     {"kv_eviction", kBoth, kOther, 0, 0, false, "null", "ibid", "Request::kv_eviction",
-     R"({"type":"object","required":["method"],"properties":{"method":{"enum":["none","snapkv","h2o","streaming"]},"keep":{"type":["integer","null"],"minimum":1},"keep_share":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},"window":{"type":["integer","null"],"minimum":1,"maximum":256},"sinks":{"type":["integer","null"],"minimum":0,"maximum":256}},"additionalProperties":false})",
+     R"({"type":"object","required":["method"],"properties":{"method":{"enum":["none","snapkv","h2o","streaming"]},"keep":{"type":["integer","null"],"minimum":1},"keep_share":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},"window":{"type":["integer","null"],"minimum":1,"maximum":256},"sinks":{"type":["integer","null"],"minimum":0,"maximum":256}},"additionalProperties":false,"anyOf":[{"properties":{"method":{"const":"none"}}},{"required":["keep"],"properties":{"keep":{"type":"integer"},"keep_share":{"type":"null"}}},{"required":["keep_share"],"properties":{"keep":{"type":"null"},"keep_share":{"type":"number"}}}]})",
      "The answer goes on with the keys and values of `keep` tokens, or of `keep_share` of the prompt, which `method` "
      "chooses. Changes the answer, the same way on every server (docs/users/caching.md). Absent: the server's, if any.",
      &read_kv_eviction},
