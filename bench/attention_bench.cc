@@ -128,7 +128,8 @@ int main(int argc, char** argv) {
       for (int32_t len : {1024, 4096}) run(s, shape, DType::kF16, 16, len - n, n, bandwidth, rate);
     }
     for (int32_t len : {512, 2048}) run(s, shape, DType::kF16, 16, 0, len, bandwidth, rate);
-    for (const KvTypes codes : {KvTypes(KvType::kI8), KvTypes(KvType::kI8, KvType::kI4), KvTypes(KvType::kI4)}) {
+    for (const KvTypes codes :
+         {KvTypes(KvType::kF8), KvTypes(KvType::kI8), KvTypes(KvType::kI8, KvType::kI4), KvTypes(KvType::kI4)}) {
       for (int32_t len : {1024, 4096, 16384}) run(s, shape, codes, 16, len - 1, 1, bandwidth, rate);
       run(s, shape, codes, 16, 4096 - 4, 4, bandwidth, rate);
       run(s, shape, codes, 16, 0, 2048, bandwidth, rate);

@@ -27,6 +27,7 @@ namespace {
 const KvTypes kTypes[] = {KvType::kF32,
                           KvType::kF16,
                           KvType::kBF16,
+                          KvType::kF8,
                           KvType::kI8,
                           {KvType::kI8, KvType::kI4},
                           {KvType::kF16, KvType::kI4},

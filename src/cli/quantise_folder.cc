@@ -1,4 +1,4 @@
-// A folder of safetensors as a folder of compressed-tensors: `ibid quantize --type w4a16`.
+// A folder of safetensors as a folder of compressed-tensors: `ibid quantize --type w4a16`, w8a16 and w8a8.
 #include "model/quantise_folder.h"
 
 #include <fmt/format.h>
@@ -16,9 +16,15 @@
 
 namespace ibid::cli {
 
+namespace {
+
+bool quantises_inputs(std::string_view type) { return type == "w8a8" || type == "W8A8"; }
+
+}  // namespace
+
 int folder_bits(std::string_view type) {
   if (type == "w4a16" || type == "W4A16") return 4;
-  return type == "w8a16" || type == "W8A16" ? 8 : 0;
+  return type == "w8a16" || type == "W8A16" || quantises_inputs(type) ? 8 : 0;
 }
 
 namespace {
@@ -40,7 +46,10 @@ Status check_options(const QuantizeOptions& o) {
   }
   if (o.out.empty()) return invalid("no folder to write is named");
   if (o.search != "none" && o.file.empty()) return invalid("--search " + o.search + " looks at a text: -f names it");
-  if (o.search == "none" && !o.file.empty()) return invalid("-f is the text of a search: --search gptq or awq");
+  if (o.search == "none" && !o.file.empty()) return invalid("-f is the text of a search, and --search names none");
+  if (o.search == "smoothquant" && !quantises_inputs(o.type)) return invalid("--search smoothquant is for w8a8");
+  if (o.search == "awq" && quantises_inputs(o.type))
+    return invalid("--search awq is for scales of groups: w4a16 and w8a16");
   if (!o.adapters.empty() || !o.scaled_adapters.empty())
     return invalid("--lora and --lora-scaled are for GGUF files; " + o.type + " is written as a folder");
   if (o.act_order && o.search != "gptq") return invalid("--act-order is for --search gptq");
@@ -57,9 +66,11 @@ int quantise_folder(const QuantizeOptions& options) {
   if (!file) return fail(file.error());
   QuantiseFolderOptions how = {.bits = folder_bits(options.type),
                                .group_len = options.group_len,
+                               .quantises_inputs = quantises_inputs(options.type),
                                .chunk_len = options.chunk_len,
                                .damp = options.damp,
                                .act_order = options.act_order,
+                               .smoothing = options.smoothing,
                                .max_file_bytes = static_cast<uint64_t>(options.split_max_bytes)};
   const auto write = [&](Model* model, Stream& stream) -> int {
     Result<QuantisedFolder> made = [&] {
@@ -68,13 +79,15 @@ int quantise_folder(const QuantizeOptions& options) {
                                    [&](uint64_t done, uint64_t all) { bar.update(done, all); });
     }();
     if (!made) return fail(made.error());
-    fmt::print("{}: {} of {}, {} matrices of {} bits in groups of {}\n", options.out, bytes_text(made->bytes),
-               bytes_text(made->bytes_before), made->n_quantised, how.bits, how.group_len);
+    const std::string scales =
+        how.quantises_inputs ? "with a scale for each output" : fmt::format("in groups of {}", how.group_len);
+    fmt::print("{}: {} of {}, {} matrices of {} bits {}\n", options.out, bytes_text(made->bytes),
+               bytes_text(made->bytes_before), made->n_quantised, how.bits, scales);
     if (made->n_left > 0) {
       fmt::print("{} matrices stay as they are: their inputs are no whole groups; a smaller --group-size may fit.\n",
                  made->n_left);
     }
-    if (made->n_folded > 0) fmt::print("{} products have inputs that AWQ scales.\n", made->n_folded);
+    if (made->n_folded > 0) fmt::print("{} products have inputs that the search scales.\n", made->n_folded);
     return kOk;
   };
   if (options.search == "none") {
@@ -82,7 +95,9 @@ int quantise_folder(const QuantizeOptions& options) {
     Stream stream(team);
     return write(nullptr, stream);
   }
-  how.search = options.search == "awq" ? GroupSearch::kAwq : GroupSearch::kGptq;
+  how.search = options.search == "awq"    ? GroupSearch::kAwq
+               : options.search == "gptq" ? GroupSearch::kGptq
+                                          : GroupSearch::kSmooth;
   const auto text = text_of_file(options.file);
   if (!text) return fail(text.error());
   ModelArgs args = {

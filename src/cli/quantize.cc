@@ -135,7 +135,7 @@ int quantize(const QuantizeOptions& options) {
   if (!adapters) return fail(adapters.error(), kUsage);
   if (options.search != "none") {
     return fail(
-        invalid("--search " + options.search + " is for the types w4a16 and w8a16, which are written as folders"),
+        invalid("--search " + options.search + " is for the types w4a16, w8a16 and w8a8, which are written as folders"),
         kUsage);
   }
   auto path = host::resolve(options.in, false, terminal_progress());

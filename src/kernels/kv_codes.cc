@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "tensor/float8.h"
 #include "tensor/half.h"
 
 namespace ibid {
@@ -21,6 +22,13 @@ float nearest(float x, float least, float most) {
   x = (x + 12582912.0f) - 12582912.0f;
   x = x > least ? x : least;
   return x < most ? x : most;
+}
+
+// Magnitudes as whole numbers, which order as they do, NaN last: a loop that vectors run.
+float largest_of(const float* x, int32_t n) {
+  int32_t largest = 0;
+  for (int32_t i = 0; i < n; ++i) largest = std::max(largest, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
+  return std::bit_cast<float>(largest);
 }
 
 constexpr int32_t kMostTurned = 64;
@@ -48,15 +56,20 @@ void turn(Real* x, int32_t n, bool out) {
 }  // namespace
 
 uint16_t quantise_head(const float* x, int32_t n, int8_t* codes) {
-  // Magnitudes as whole numbers, which order as they do, NaN last: a loop that vectors run.
-  int32_t largest = 0;
-  for (int32_t i = 0; i < n; ++i) largest = std::max(largest, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
-  const uint16_t half = half_above(std::bit_cast<float>(largest) / static_cast<float>(kMostCode));
+  const uint16_t half = half_above(largest_of(x, n) / static_cast<float>(kMostCode));
   const float scale = half_to_float(half);
   const float factor = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int32_t i = 0; i < n; ++i) {
     codes[i] = static_cast<int8_t>(nearest(x[i] * factor, -static_cast<float>(kMostCode), kMostCode));
   }
+  return half;
+}
+
+uint16_t quantise_head_e4m3(const float* x, int32_t n, uint8_t* codes) {
+  const uint16_t half = half_above(largest_of(x, n) / 448.0f);
+  const float scale = half_to_float(half);
+  const float factor = scale > 0.0f ? 1.0f / scale : 0.0f;
+  for (int32_t i = 0; i < n; ++i) codes[i] = float_to_e4m3(x[i] * factor);
   return half;
 }
 

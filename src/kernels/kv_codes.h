@@ -8,6 +8,11 @@
 //   scale  = the least F16 that is max|x| / 127 or more (0 for zeros; NaN where an element is)
 //   code   = x * (1 / scale), nearest, ties to even, in [-127, 127]
 //
+// E4M3 (KvType::kF8): likewise a scale, an F16, for each token and head (vLLM's fp8_per_token_head).
+//   number = E4M3 * scale;  |x - number| <= max(|x| / 16, scale / 1024) (1 + 2^-15)
+//   scale  = the least F16 that is max|x| / 448 or more (0 for zeros; NaN where an element is)
+//   code   = E4M3 of x * (1 / scale), nearest, ties to even, at most 448
+//
 // Four bits (KvType::kI4): of each 32 elements of a head a step, an F16, and a zero, a byte. What is coded is not the
 // head but turn_in() of it, which spreads an element that is far from the others over 64 of them; attention turns
 // queries and outputs (as QuaRot does, Ashkboos et al., 2024).
@@ -23,6 +28,7 @@ namespace ibid {
 inline constexpr int kMostCode = 127;
 // n floats to n codes. Returns the scale.
 uint16_t quantise_head(const float* x, int32_t n, int8_t* codes);
+uint16_t quantise_head_e4m3(const float* x, int32_t n, uint8_t* codes);
 
 inline constexpr int32_t kCodeGroup = 32;
 inline constexpr int32_t n_code_groups(int32_t head_len) { return (head_len + kCodeGroup - 1) / kCodeGroup; }

@@ -12,7 +12,7 @@ struct Traits {
   std::string_view name;
   int bits;
 };
-constexpr Traits kTraits[kKvTypeCount] = {{"F32", 32}, {"F16", 16}, {"BF16", 16}, {"I8", 8}, {"I4", 4}};
+constexpr Traits kTraits[kKvTypeCount] = {{"F32", 32}, {"F16", 16}, {"BF16", 16}, {"I8", 8}, {"I4", 4}, {"F8", 8}};
 
 bool same(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
@@ -24,6 +24,7 @@ std::optional<KvType> type_from_name(std::string_view name) {
   for (int i = 0; i < kKvTypeCount; ++i) {
     if (same(name, kTraits[i].name)) return static_cast<KvType>(i);
   }
+  if (same(name, "fp8") || same(name, "fp8_e4m3")) return KvType::kF8;
   return std::nullopt;
 }
 

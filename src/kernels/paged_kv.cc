@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernels/kv_codes.h"
+#include "tensor/float8.h"
 #include "tensor/half.h"
 
 namespace ibid {
@@ -34,7 +35,7 @@ int64_t scales_offset(const PagedKv& kv, KvPart part) {
 // Of a group and position among a head's steps, or zeros.
 int64_t scale_index(const PagedKv& kv, KvPart part, int32_t offset, int32_t group) {
   DCHECK(is_code(type_of(kv, part)));
-  if (type_of(kv, part) == KvType::kI8) return offset;
+  if (has_one_scale(type_of(kv, part))) return offset;
   return part == KvPart::kKey ? int64_t{group} * kv.block_len + offset
                               : int64_t{offset} * n_code_groups(kv.value_len) + group;
 }
@@ -62,9 +63,11 @@ std::byte* element(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, i
 }
 
 void write_eight_bits(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, const float* values) {
-  int8_t codes[kMaxHeadLen];
-  const uint16_t half = quantise_head(values, len_of(kv, part), codes);
-  for (int32_t d = 0; d < len_of(kv, part); ++d) *element(kv, part, slot, head, d) = std::bit_cast<std::byte>(codes[d]);
+  const int32_t len = len_of(kv, part);
+  uint8_t codes[kMaxHeadLen];
+  const uint16_t half = type_of(kv, part) == KvType::kF8 ? quantise_head_e4m3(values, len, codes)
+                                                         : quantise_head(values, len, reinterpret_cast<int8_t*>(codes));
+  for (int32_t d = 0; d < len; ++d) *element(kv, part, slot, head, d) = std::byte{codes[d]};
   std::memcpy(scale(kv, part, slot, head, 0), &half, sizeof(half));
 }
 
@@ -101,7 +104,7 @@ int64_t kv_elements_bytes(KvType type, int32_t len, int32_t block_len) {
 }
 
 int64_t kv_scales_bytes(KvType type, int32_t len, int32_t block_len) {
-  if (type == KvType::kI8) return kScaleBytes * block_len;
+  if (has_one_scale(type)) return kScaleBytes * block_len;
   return type == KvType::kI4 ? (kScaleBytes + 1) * n_code_groups(len) * block_len : 0;
 }
 
@@ -142,6 +145,7 @@ float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_
     const int32_t group = type == KvType::kI4 ? d / kCodeGroup : 0;
     std::memcpy(&bits, scale(kv, part, slot, head, group), sizeof(bits));
     if (type == KvType::kI8) return static_cast<float>(std::bit_cast<int8_t>(*p)) * half_to_float(bits);
+    if (type == KvType::kF8) return e4m3_to_float(std::to_integer<uint8_t>(*p)) * half_to_float(bits);
     const auto code = static_cast<uint8_t>(is_upper(part, len_of(kv, part), d) ? *p >> 4 : *p & std::byte{15});
     return four_bit_number(code, half_to_float(bits), static_cast<uint8_t>(*zero(kv, part, slot, head, group)));
   }
@@ -163,7 +167,7 @@ void kv_write(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_
 
 void kv_write_row(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, const float* values) {
   const KvType type = type_of(kv, part);
-  if (type == KvType::kI8) return write_eight_bits(kv, part, slot, head, values);
+  if (has_one_scale(type)) return write_eight_bits(kv, part, slot, head, values);
   if (type == KvType::kI4) return write_four_bits(kv, part, slot, head, values);
   for (int32_t d = 0; d < len_of(kv, part); ++d) kv_write(kv, part, slot, head, d, values[d]);
 }

@@ -8,7 +8,7 @@
 //   kLatent (kKvLatentLayout)  rows[B][Dk]; a row is the key, and its first Dv elements are the value; no codes
 //
 // Codes (kernels/kv_codes.h), with G groups of 32 elements a head, the last one perhaps shorter:
-//   I8 keys and values         as floats lie; scales F16 [B]
+//   I8, F8 keys and values     as floats lie; scales F16 [B]
 //   I4 keys[Dk/2][B]           a byte has elements 2i (its low half) and 2i + 1; scales: steps F16 [G][B], zeros [G][B]
 //   I4 values[B][Dv/2]         of a group of n the byte i has elements i (its low half) and i + n/2; scales: steps
 //                              F16 [B][G], zeros [B][G]

@@ -73,6 +73,13 @@ TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfCodes) {
   EXPECT_EQ(bits.digest(), "ab660de5850dd49b");
 }
 
+TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfCodesOfE4M3) {
+  Bits bits;
+  for (const std::string_view a : {"llama", "gemma4", "qwen35"}) bits.add({.architecture = a}, KvType::kF8, 300);
+  EXPECT_EQ(kArithmeticVersion, 3);
+  EXPECT_EQ(bits.digest(), "3e167cb804858999");
+}
+
 TEST(ArithmeticVersion, IsRaisedWithEveryChangeOfCodesOfFourBits) {
   Bits bits;
   for (const KvTypes types : {KvTypes(KvType::kI8, KvType::kI4), KvTypes(KvType::kI4)}) {

@@ -66,7 +66,7 @@ constexpr int64_t kSlab = 256;  // rows of H that are computed at once
 
 }  // namespace
 
-InputMoments::InputMoments(int64_t n) : n_inputs_(n), products_(at(n * n)), sizes_(at(n)) {}
+InputMoments::InputMoments(int64_t n) : n_inputs_(n), products_(at(n * n)), sizes_(at(n)), largest_(at(n)) {}
 
 size_t InputMoments::workspace_bytes() { return ops::linear_workspace_bytes(kSlab, kBlockOfTokens); }
 
@@ -79,7 +79,11 @@ void InputMoments::add(Stream& s, const TensorView& x) {
   for (int64_t t = 0; t < x.n_rows(); ++t) {
     const float* row = x.row_as<const float>(t);
     rows_.insert(rows_.end(), row, row + n_inputs_);
-    for (int64_t k = 0; k < n_inputs_; ++k) sizes_[at(k)] += std::fabs(static_cast<double>(row[k]));
+    for (int64_t k = 0; k < n_inputs_; ++k) {
+      const double size = std::fabs(static_cast<double>(row[k]));
+      sizes_[at(k)] += size;
+      largest_[at(k)] = std::max(largest_[at(k)], size);
+    }
     if (std::ssize(rows_) == kBlockOfTokens * n_inputs_) add_block(s);
   }
   n_tokens_ += x.n_rows();
@@ -363,6 +367,23 @@ std::vector<double> awq_factors(ThreadTeam& team, const InputMoments& moments,
     }
   }
   return candidates[best];
+}
+
+std::vector<double> smooth_factors(const InputMoments& moments, std::span<const std::span<const float>> matrices,
+                                   double a) {
+  const int64_t K = moments.n_inputs();
+  std::vector<double> of_w(at(K)), s(at(K), 1.0);
+  for (const std::span<const float> w : matrices) {
+    for (size_t i = 0; i < w.size(); ++i) {
+      double& largest = of_w[i % at(K)];
+      largest = std::max(largest, std::fabs(static_cast<double>(w[i])));
+    }
+  }
+  for (int64_t k = 0; k < K; ++k) {
+    const double of_x = moments.largest(k), weight = of_w[at(k)];
+    if (of_x > 0 && weight > 0) s[at(k)] = math::pow(of_x, a) / math::pow(weight, 1 - a);
+  }
+  return s;
 }
 
 std::vector<float> awq_clips(ThreadTeam& team, const InputMoments& moments, std::span<const double> s,

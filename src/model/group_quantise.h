@@ -2,6 +2,8 @@
 // what a product reads: GPTQ (Frantar et al. 2022, "GPTQ: Accurate Post-Training Quantization for Generative
 // Pre-trained Transformers"), which makes later columns carry the errors of earlier ones, and AWQ (Lin et al. 2023,
 // "AWQ: Activation-aware Weight Quantization"), which multiplies inputs that are large and divides them before.
+// Activations of 8 bits want factors too: SmoothQuant (Xiao et al. 2022, "SmoothQuant: Accurate and Efficient
+// Post-Training Quantization for Large Language Models") divides inputs whose largest is far from the others'.
 //
 // All sums are in one order, whatever the number of threads, and no operation rounds differently on another processor:
 // the same input gives the same bits.
@@ -36,6 +38,7 @@ class InputMoments {
   double product(int64_t i, int64_t j) const { return i >= j ? row(i)[j] : row(j)[i]; }  // H[i, j]
   const double* row(int64_t i) const { return products_.data() + i * n_inputs_; }        // H[i, 0 ... i]
   double mean_size(int64_t k) const;                                                     // of |x_k|
+  double largest(int64_t k) const { return largest_[static_cast<size_t>(k)]; }           // of |x_k|
   // The stream's workspace that add() and finish() need.
   static size_t workspace_bytes();
 
@@ -44,6 +47,7 @@ class InputMoments {
   int64_t n_inputs_, n_tokens_ = 0;
   std::vector<double> products_;  // [K, K], its lower triangle
   std::vector<double> sizes_;     // [K], sums of |x|
+  std::vector<double> largest_;   // [K]
   std::vector<float> rows_;       // of a block that is not full yet
 };
 
@@ -81,6 +85,10 @@ GroupCodes gptq(ThreadTeam& team, std::span<const float> w, const GptqFactor& fa
 // least error of outputs after rounding, of at most 128 outputs of each matrix.
 std::vector<double> awq_factors(ThreadTeam& team, const InputMoments& moments,
                                 std::span<const std::span<const float>> matrices, const GroupFormat& format);
+// SmoothQuant's factors s[K] (section 4, equation 4): max|x_k|^a / max|w_k|^(1 - a), the latter over the outputs of all
+// `matrices`; 1 where an input or its weights are all 0. a: 0 to 1.
+std::vector<double> smooth_factors(const InputMoments& moments, std::span<const std::span<const float>> matrices,
+                                   double a);
 // How far a group's largest weight is cut for the least error of what the group adds to the output: 1, 19/20 ... 11/20;
 // [N, K / g]. `w` is multiplied by `s` already.
 std::vector<float> awq_clips(ThreadTeam& team, const InputMoments& moments, std::span<const double> s,

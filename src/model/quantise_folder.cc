@@ -112,7 +112,13 @@ class Work {
   Status put(const Matrix& matrix, const GroupCodes& codes);
   Matrix* matrix_of(int layer, std::string_view product);
   GroupFormat format_of(const Matrix& matrix) const {
-    return {options_.bits, options_.group_len, folder_.find(matrix.tensor)->view.dtype};
+    const int64_t group_len = options_.quantises_inputs ? matrix.n_inputs : options_.group_len;
+    return {options_.bits, group_len, folder_.find(matrix.tensor)->view.dtype};
+  }
+  std::vector<double> factors(const InputMoments& moments, std::span<const std::span<const float>> matrices,
+                              const GroupFormat& format) {
+    if (options_.search == GroupSearch::kSmooth) return smooth_factors(moments, matrices, options_.smoothing);
+    return awq_factors(team_, moments, matrices, format);
   }
 
   const ModelFile& folder_;
@@ -126,7 +132,7 @@ class Work {
   std::vector<Matrix> matrices_;
   SafetensorsWriter writer_;
   QuantisedFolder out_;
-  // Of AWQ: what inputs and outputs of a matrix are multiplied by, and floats that changed.
+  // Of AWQ and SmoothQuant: what inputs and outputs of a matrix are multiplied by, and floats that changed.
   std::map<std::string, std::vector<double>> input_factors_, output_divisors_;
   std::map<std::string, std::vector<float>> changed_;
 };
@@ -145,6 +151,15 @@ Status Work::check() {
   if (options_.group_len < 32 || options_.group_len % 32 != 0) {
     return invalid("a group has a multiple of 32 inputs, not " + std::to_string(options_.group_len), "group_size");
   }
+  const bool smooths = options_.search == GroupSearch::kSmooth, is_awq = options_.search == GroupSearch::kAwq;
+  if (options_.quantises_inputs && options_.bits != 8)
+    return invalid("activations of 8 bits are for codes of 8 bits, not of " + std::to_string(options_.bits), "bits");
+  if (options_.quantises_inputs ? is_awq : smooths) {
+    return unsupported(is_awq ? "AWQ's factors are for scales of groups, and this recipe has a scale for each output"
+                              : "SmoothQuant is for a recipe whose activations are quantised too");
+  }
+  if (!(options_.smoothing >= 0 && options_.smoothing <= 1))
+    return invalid("smoothing is a number from 0 to 1", "smoothing");
   if (!(options_.damp >= 0) || !std::isfinite(options_.damp)) return invalid("damp is no number from 0 on", "damp");
   ASSIGN_OR_RETURN(config_, read_config(folder_));
   ASSIGN_OR_RETURN(architecture_, find_architecture(folder_));
@@ -153,14 +168,15 @@ Status Work::check() {
   if (options_.search == GroupSearch::kNone) return {};
   if (config_.first_with_experts() != nullptr) {
     return unsupported(folder_.path() +
-                       " has experts, which GPTQ and AWQ are not done for here; without --search they are " +
+                       " has experts, which searches are not done for here; without --search they are " +
                        "left in floats and all else is rounded");
   }
   const bool is_plain = (config_.shape == Shape::kLlama || config_.shape == Shape::kGemma) &&
                         !config_.one_part_layers && config_.first_recurrent() == nullptr &&
                         config_.first_with(Mixer::kLatent) == nullptr;
-  if (options_.search == GroupSearch::kAwq && !is_plain) {
-    return unsupported(folder_.path() + ": AWQ divides in the norm before a product, and " + config_.architecture +
+  if ((is_awq || smooths) && !is_plain) {
+    return unsupported(folder_.path() + (is_awq ? ": AWQ" : ": SmoothQuant") +
+                       " divides in the norm before a product, and " + config_.architecture +
                        " has not the one norm before each that this is done for here; --search gptq is for all");
   }
   return {};
@@ -179,7 +195,7 @@ Status Work::find_matrices() {
     const TensorView& v = info->view;
     const bool is_float = v.dtype == DType::kF32 || v.dtype == DType::kF16 || v.dtype == DType::kBF16;
     if (!is_float || v.rank != 2 || v.dim[0] != spec.dims[0] || v.dim[1] != spec.dims[1]) continue;
-    if (v.dim[1] % options_.group_len != 0) {
+    if (v.dim[1] % (options_.quantises_inputs ? 32 : options_.group_len) != 0) {
       ++out_.n_left;
       continue;
     }
@@ -191,6 +207,8 @@ Status Work::find_matrices() {
                          .n_inputs = v.dim[1]});
   }
   if (!matrices_.empty()) return {};
+  if (options_.quantises_inputs)
+    return invalid(folder_.path() + " has no matrix of a layer with a multiple of 32 inputs");
   return invalid(folder_.path() + " has no matrix of a layer whose inputs are whole groups of " +
                      std::to_string(options_.group_len) + "; a smaller group may fit",
                  "group_size");
@@ -212,6 +230,11 @@ void Work::plan_tensors() {
       continue;
     }
     const std::string base = m->module();
+    if (options_.quantises_inputs) {
+      writer_.add(m->tensor, DType::kI8, {m->n_outputs, m->n_inputs});
+      writer_.add(base + ".weight_scale", t.view.dtype, {m->n_outputs, 1});
+      continue;
+    }
     writer_.add(base + ".weight_packed", DType::kI32, {m->n_outputs, m->n_inputs * options_.bits / 32});
     writer_.add(base + ".weight_scale", t.view.dtype, {m->n_outputs, m->n_inputs / options_.group_len});
     writer_.add(base + ".weight_shape", DType::kI64, {2});
@@ -235,7 +258,9 @@ Result<std::string> Work::config_json() const {
     if (key != "quantization_config" && key != "compression_config") json.key(key).value(value);
   }
   json.key("quantization_config").begin_object();
-  json.field("quant_method", "compressed-tensors").field("format", "pack-quantized");
+  const bool quantises_inputs = options_.quantises_inputs;
+  json.field("quant_method", "compressed-tensors");
+  json.field("format", quantises_inputs ? "int-quantized" : "pack-quantized");
   json.field("quantization_status", "compressed").key("ignore").begin_array();
   bool has_head = false;
   for (const TensorInfo& t : folder_.tensors()) {
@@ -248,9 +273,19 @@ Result<std::string> Work::config_json() const {
   json.end_array().key("kv_cache_scheme").null().key("config_groups").begin_object().key("group_0").begin_object();
   json.key("targets").begin_array().string("Linear").end_array().key("weights").begin_object();
   json.field("num_bits", options_.bits).field("type", "int").key("symmetric").boolean(true);
-  json.field("strategy", "group").field("group_size", options_.group_len).key("dynamic").boolean(false);
-  json.key("actorder").null().end_object();
-  json.key("input_activations").null().key("output_activations").null().end_object().end_object();
+  if (quantises_inputs) {
+    json.field("strategy", "channel").key("group_size").null();
+  } else {
+    json.field("strategy", "group").field("group_size", options_.group_len);
+  }
+  json.key("dynamic").boolean(false).key("actorder").null().end_object().key("input_activations");
+  if (quantises_inputs) {
+    json.begin_object().field("num_bits", 8).field("type", "int").key("symmetric").boolean(true);
+    json.field("strategy", "token").key("dynamic").boolean(true).end_object();
+  } else {
+    json.null();
+  }
+  json.key("output_activations").null().end_object().end_object();
   json.end_object().end_object();
   return out + "\n";
 }
@@ -291,9 +326,13 @@ Result<std::vector<float>> Work::weights_of(const Matrix& matrix) {
 
 Status Work::put(const Matrix& matrix, const GroupCodes& codes) {
   const int64_t shape[2] = {matrix.n_outputs, matrix.n_inputs};
-  TRY(writer_.put(matrix.module() + ".weight_packed", packed(codes, options_.bits)));
+  if (options_.quantises_inputs) {
+    TRY(writer_.put(matrix.tensor, std::as_bytes(std::span(codes.codes))));
+  } else {
+    TRY(writer_.put(matrix.module() + ".weight_packed", packed(codes, options_.bits)));
+  }
   TRY(writer_.put(matrix.module() + ".weight_scale", bytes_of(format_of(matrix).scales, codes.scales)));
-  TRY(writer_.put(matrix.module() + ".weight_shape", std::as_bytes(std::span(shape))));
+  if (!options_.quantises_inputs) TRY(writer_.put(matrix.module() + ".weight_shape", std::as_bytes(std::span(shape))));
   ++out_.n_quantised;
   if (progress_) progress_(static_cast<uint64_t>(out_.n_quantised), matrices_.size());
   return {};
@@ -312,7 +351,7 @@ Status Work::fold_into_norm(const std::string& norm, std::span<Matrix* const> re
     w.push_back(std::move(own));
   }
   for (const std::vector<float>& own : w) all.emplace_back(own);
-  std::vector<double> s = awq_factors(team_, moments, all, format_of(*readers[0]));
+  std::vector<double> s = factors(moments, all, format_of(*readers[0]));
   std::vector<float> values = floats_of(info->view);
   const auto offset = static_cast<double>(config_.norm_offset);
   for (size_t k = 0; k < values.size(); ++k) {
@@ -362,6 +401,7 @@ Status Work::fold(int layer, const MomentsOf& moments) {
     if (readers.empty() || readers.size() != n_readers || found == moments.end()) continue;
     TRY(fold_into_norm("blk." + std::to_string(layer) + "." + norm + ".weight", readers, found->second));
   }
+  if (options_.search == GroupSearch::kSmooth) return {};  // as in the paper: what norms make is smoothed alone
   Matrix* const down = matrix_of(layer, "ffn_down");
   const auto found = moments.find({layer, "gated"});
   const bool is_gated = config_.ffn_has_gate() && !config_.ffn_bias;
@@ -370,14 +410,15 @@ Status Work::fold(int layer, const MomentsOf& moments) {
 }
 
 Status Work::quantise_layer(int layer, MomentsOf& moments) {
-  if (options_.search == GroupSearch::kAwq) TRY(fold(layer, moments));
+  const bool folds = options_.search == GroupSearch::kAwq || options_.search == GroupSearch::kSmooth;
+  if (folds) TRY(fold(layer, moments));
   std::map<std::string, GptqFactor> factors;
   for (const Matrix& m : matrices_) {
     if (m.layer != layer) continue;
     ASSIGN_OR_RETURN(const std::vector<float> w, weights_of(m));
     const GroupFormat format = format_of(m);
     const auto found = moments.find({layer, m.input});
-    if (options_.search == GroupSearch::kNone) {
+    if (options_.search == GroupSearch::kNone || options_.search == GroupSearch::kSmooth) {
       TRY(put(m, round_to_groups(team_, w, m.n_inputs, format)));
       continue;
     }
@@ -413,7 +454,8 @@ Status Work::quantise_layers() {
       for (end = layer; end < L; ++end) {
         std::map<std::string, int64_t> inputs;
         for (const Matrix& m : matrices_) {
-          if (m.layer == end) inputs[m.input] = 8 * m.n_inputs * m.n_inputs;
+          const bool is_read = options_.search != GroupSearch::kSmooth || m.input.ends_with("_norm");
+          if (m.layer == end && is_read) inputs[m.input] = 8 * m.n_inputs * m.n_inputs;
         }
         for (const auto& [name, n] : inputs) bytes += n;
         if (end > layer && bytes > options_.moments_bytes) break;

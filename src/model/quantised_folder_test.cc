@@ -86,6 +86,23 @@ float rounded_to(float value, const std::string& dtype) {
   return dtype == "BF16" ? bf16_to_float(float_to_bf16(value)) : value;
 }
 
+TEST(Float8, ANumberBecomesTheNearestCodeWithTiesToEven) {
+  for (int i = 0; i < 0x7e; ++i) {
+    const float low = e4m3_to_float(static_cast<uint8_t>(i)), high = e4m3_to_float(static_cast<uint8_t>(i + 1));
+    const float middle = 0.5f * (low + high);
+    for (const auto& [x, code] : {std::pair(low, i),
+                                  {std::nextafterf(middle, 0.0f), i},
+                                  {middle, i % 2 == 0 ? i : i + 1},
+                                  {std::nextafterf(middle, 1000.0f), i + 1}}) {
+      EXPECT_EQ(float_to_e4m3(x), code) << x;
+      EXPECT_EQ(float_to_e4m3(-x), code | 0x80) << x;
+    }
+  }
+  for (const float x : {448.0f, 449.0f, 1e30f, std::numeric_limits<float>::infinity()})
+    EXPECT_EQ(float_to_e4m3(x), 0x7e);
+  EXPECT_EQ(float_to_e4m3(std::numeric_limits<float>::quiet_NaN()), 0x7e);
+}
+
 TEST(Float8, EveryCodeIsTheNumberThatItsBitsSpell) {
   for (int i = 0; i < 256; ++i) {
     const auto code = static_cast<uint8_t>(i);

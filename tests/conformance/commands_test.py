@@ -154,7 +154,7 @@ def test_bench_takes_llama_benchs_flags():
         assert shown.count("| pp4 @ d4 |") == 2 and shown.count("| pp8 @ d4 |") == 2 and "n_ubatch" in shown, shown
         assert bench(f"{made},{made}", "-r", 1, "-p", 4, "-n", 0).count("pp4") == 2
         for flags, sentence in ((("-ngl", 99), '--n-gpu-layers: "99" is not supported: models run on the CPU; expected 0; '),
-                                (("-ctk", "q8_0"), 'unknown value "q8_0"; expected f32, f16, bf16, i8, i8i4, i4, or one of keys and one of values as f16:i8'),
+                                (("-ctk", "q8_0"), 'unknown value "q8_0"; expected f32, f16, bf16, f8, i8, i8i4, i4, or one of keys and one of values as f16:i8'),
                                 (("-fa", 0), "--flash-attn: "), (("-mmp", 0), "--mmap: "),
                                 (("-sm", "layer"), "--split-mode"), (("-rpc", "host:1"), "--rpc"), (("-ot", "x=CPU"), "--override-tensor"),
                                 (("-o", "sql"), "sql"), (("-pg", 8), "expected PROMPT,ANSWER"), (("-t", "1,x"), "whole number")):

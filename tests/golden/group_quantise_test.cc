@@ -185,6 +185,48 @@ TEST_F(GroupCodesOf, AwqIsThePapers) {
   EXPECT_LT(error(codes, s), error(whole, s));
 }
 
+TEST_F(GroupCodesOf, SmoothQuantMovesWhatIsHardFromActivationsToWeights) {
+  const InputMoments m = moments(team_);
+  const std::span<const float> all[] = {w_};
+  // What a row of activations loses as codes of 8 bits with one scale, in products with W as codes with one an output.
+  const auto error_of = [&](const std::vector<double>& s) {
+    std::vector<float> scaled(w_.size());
+    for (size_t i = 0; i < w_.size(); ++i) scaled[i] = static_cast<float>(static_cast<double>(w_[i]) * s[i % kK]);
+    const GroupCodes codes = round_to_groups(team_, scaled, kK, {8, kK, DType::kF32});
+    double lost = 0, size = 0, moved = 0;
+    for (size_t t = 0; t < kT; ++t) {
+      std::vector<double> x(kK);
+      double largest = 0;
+      for (size_t k = 0; k < kK; ++k) {
+        x[k] = static_cast<double>(x_[t * kK + k]) / s[k];
+        largest = std::max(largest, std::fabs(x[k]));
+      }
+      const double scale = largest / 127;
+      for (size_t n = 0; n < kN; ++n) {
+        double was = 0, is = 0, same = 0;
+        for (size_t k = 0; k < kK; ++k) {
+          was += static_cast<double>(x_[t * kK + k]) * static_cast<double>(w_[n * kK + k]);
+          same += x[k] * static_cast<double>(scaled[n * kK + k]);
+          is += std::nearbyint(x[k] / scale) * scale * static_cast<double>(codes.scales[n]) * codes.codes[n * kK + k];
+        }
+        lost += (is - was) * (is - was);
+        moved += (same - was) * (same - was);
+        size += was * was;
+      }
+    }
+    EXPECT_LT(moved, 1e-12 * size);  // in floats the product is the same
+    return lost / size;
+  };
+  const std::vector<double> ones(kK, 1.0), s = smooth_factors(m, all, 0.5);
+  for (size_t k = 0; k < kK; ++k) {
+    double of_x = 0, of_w = 0;
+    for (size_t t = 0; t < kT; ++t) of_x = std::max(of_x, std::fabs(static_cast<double>(x_[t * kK + k])));
+    for (size_t n = 0; n < kN; ++n) of_w = std::max(of_w, std::fabs(static_cast<double>(w_[n * kK + k])));
+    EXPECT_NEAR(s[k], of_x > 0 ? std::sqrt(of_x / of_w) : 1, 1e-9 * s[k]) << k;
+  }
+  EXPECT_LT(error_of(s), 0.25 * error_of(ones));  // of inputs with outliers
+}
+
 TEST_F(GroupCodesOf, ScalesAreNumbersOfF16OfTheirType) {
   std::vector<float> w(64);
   for (const auto& [largest, dtype] : {std::pair(1e30f, DType::kBF16),

@@ -98,25 +98,63 @@ TEST_F(QuantiseFolder, WhatIsReadAreTheScalesTimesTheCodes) {
   }
 }
 
+TEST_F(QuantiseFolder, W8A8HasAScaleForEachOutput) {
+  QuantiseFolderOptions how = options(GroupSearch::kNone, 8);
+  how.quantises_inputs = true;
+  const auto made = make("qwen3", "made", how);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->n_quantised, 14);
+  const std::shared_ptr<const ModelFile> was = open(golden("qwen3")), file = open(temp_.path("made"));
+  EXPECT_EQ(file->tensor_bytes(), made->bytes);
+  const QuantRecipe recipe = read_quant_recipe(*file).value();
+  ThreadTeam team(1);
+  for (const TensorInfo& t : was->tensors()) {
+    if (t.name.find("_proj.weight") == std::string::npos) continue;
+    const int64_t N = t.view.dim[0], K = t.view.dim[1];
+    const auto matrix = QuantisedMatrix::find(*file, recipe, t.name, N, K);
+    ASSERT_TRUE(matrix) << matrix.error().message;
+    EXPECT_EQ(matrix->dtype(), DType::kQ8_0) << t.name;
+    std::vector<std::byte> rows(static_cast<size_t>(N * row_bytes(DType::kQ8_0, K)));
+    matrix->rows(0, N, rows.data());
+    std::vector<float> values(static_cast<size_t>(N * K)), w(static_cast<size_t>(N * K));
+    dequantise(TensorView(rows.data(), DType::kQ8_0, {N, K}), values.data());
+    dequantise(t.view, w.data());
+    const GroupCodes codes = round_to_groups(team, w, K, {8, K, DType::kF32});
+    for (size_t i = 0; i < w.size(); ++i)
+      ASSERT_EQ(values[i], codes.scales[i / static_cast<size_t>(K)] * static_cast<float>(codes.codes[i]))
+          << t.name << i;
+  }
+  EXPECT_LT(distance("qwen3", "made"), 0.03);
+  const std::string config = bytes_of("made/config.json");
+  for (const char* part : {R"("format":"int-quantized")", R"("strategy":"channel")", R"("strategy":"token")"})
+    EXPECT_NE(config.find(part), std::string::npos) << config;
+}
+
 // Norms with an offset, gate and up in one, q, k and v in one, tied outputs, biases.
 TEST_F(QuantiseFolder, EverySearchLeavesTheModelAlmostAsItWas) {
   for (const char* name : {"llama_tied", "qwen2", "qwen3", "gemma2", "phi3", "granite"}) {
-    for (const auto& [search, what] : {std::pair(GroupSearch::kGptq, "gptq"), {GroupSearch::kAwq, "awq"}}) {
+    for (const auto& [search, what] :
+         {std::pair(GroupSearch::kGptq, "gptq"), {GroupSearch::kAwq, "awq"}, {GroupSearch::kSmooth, "smooth"}}) {
       const std::string to = std::string(name) + what;
-      const auto made = make(name, to, options(search, 8));
+      QuantiseFolderOptions how = options(search, 8);
+      how.quantises_inputs = search == GroupSearch::kSmooth;
+      const auto made = make(name, to, how);
       ASSERT_TRUE(made) << name << ": " << made.error().message;
       EXPECT_GE(made->n_quantised, 8) << name;
       const int64_t n_layers = read_config(*open(golden(name))).value().n_layers;
-      EXPECT_EQ(made->n_folded, search == GroupSearch::kAwq ? 3 * n_layers : 0) << name;
+      const int64_t n_folded = search == GroupSearch::kAwq ? 3 : search == GroupSearch::kSmooth ? 2 : 0;
+      EXPECT_EQ(made->n_folded, n_folded * n_layers) << name;
       EXPECT_LT(distance(name, to), 0.06) << to;  // with activations of 8 bits
     }
   }
 }
 
 TEST_F(QuantiseFolder, HasTheSameBytesForAnyThreadsAndHoweverManyLayersAreHeldAtOnce) {
-  for (const auto& [search, what] : {std::pair(GroupSearch::kGptq, "gptq"), {GroupSearch::kAwq, "awq"}}) {
+  for (const auto& [search, what] :
+       {std::pair(GroupSearch::kGptq, "gptq"), {GroupSearch::kAwq, "awq"}, {GroupSearch::kSmooth, "smooth"}}) {
     const std::string a = std::string(what) + "_a", b = std::string(what) + "_b";
-    QuantiseFolderOptions how = options(search);
+    QuantiseFolderOptions how = options(search, search == GroupSearch::kSmooth ? 8 : 4);
+    how.quantises_inputs = search == GroupSearch::kSmooth;
     how.act_order = search == GroupSearch::kGptq;
     ASSERT_TRUE(make("llama", a, how, 1));
     how.moments_bytes = 1;
@@ -158,6 +196,17 @@ TEST_F(QuantiseFolder, WhatIsNotDoneIsNamedAndLeavesNoFolder) {
   refused("qwen3", how, "whole groups");
   how = options(GroupSearch::kNone, 3);
   refused("qwen3", how, "4 or 8 bits");
+  refused("qwen3", options(GroupSearch::kSmooth, 8), "activations are quantised too");
+  how = options(GroupSearch::kSmooth, 8);
+  how.quantises_inputs = true;
+  refused("gemma4", how, "SmoothQuant divides in the norm");
+  how.smoothing = std::nan("");
+  refused("qwen3", how, "from 0 to 1");
+  how.search = GroupSearch::kAwq;
+  refused("qwen3", how, "a scale for each output");
+  how.search = GroupSearch::kNone;
+  how.bits = 4;
+  refused("qwen3", how, "codes of 8 bits");
   how = options(GroupSearch::kGptq);
   how.damp = std::nan("");
   refused("qwen3", how, "damp");

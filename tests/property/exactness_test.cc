@@ -251,6 +251,7 @@ void CodesOfKv::hold_to_twelve_schedules(KvTypes types, uint64_t first_seed) {
   EXPECT_GT(totals.cached_tokens, 0);
 }
 TEST_P(CodesOfKv, AnswersTheSameUnderTwelveSchedules) { hold_to_twelve_schedules(KvType::kI8, 60000); }
+TEST_P(CodesOfKv, OfE4M3AnswersTheSame) { hold_to_twelve_schedules({KvType::kF8, KvType::kI8}, 63000); }
 TEST_P(CodesOfKv, OfFourBitsForValuesAnswersTheSame) { hold_to_twelve_schedules({KvType::kI8, KvType::kI4}, 61000); }
 TEST_P(CodesOfKv, OfFourBitsAnswersTheSame) { hold_to_twelve_schedules(KvType::kI4, 62000); }
 INSTANTIATE_TEST_SUITE_P(Kinds, CodesOfKv,

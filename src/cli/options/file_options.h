@@ -33,16 +33,17 @@ struct QuantizeOptions {
   bool force = false;
   std::string imatrix;                                 // a file of `ibid imatrix`; empty: none
   std::vector<std::string> adapters, scaled_adapters;  // PATH, and PATH:SCALE
-  // Of folders, types w4a16 and w8a16 (model/quantise_folder.h).
+  // Of folders, types w4a16, w8a16 and w8a8 (model/quantise_folder.h).
   int64_t group_len = 128;
-  std::string search = "none";  // or gptq, awq
+  std::string search = "none";  // or gptq, awq, smoothquant
   std::string file;             // the text of a search; "-": standard input
   int64_t chunk_len = 512;
   int64_t n_chunks = 64;  // the first so many; 0: all
   double damp = 0.01;
   bool act_order = false;
+  double smoothing = 0.5;
 };
-// "w4a16", "w8a16": 4, 8; other types: 0.
+// "w4a16": 4, "w8a16" and "w8a8": 8; other types: 0.
 int folder_bits(std::string_view type);
 
 struct ImatrixOptions {

@@ -22,6 +22,14 @@
 namespace ibid::cli {
 namespace {
 
+Result<double> read_up_to(std::string_view text, int most) {
+  double value = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = wrong == std::errc() && end == text.data() + text.size();
+  if (is_number && value >= 0 && value <= most) return value;
+  return invalid("expected a number from 0 to " + std::to_string(most));
+}
+
 constexpr const char* kIsas =
     "baseline, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod or neon_i8mm";
 std::string check_isa(const std::string& name) {
@@ -198,13 +206,13 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
   QuantizeOptions& q = all.quantize;
   c = app.add_subcommand("quantize", "quantize a model to a GGUF file or a folder");
   c->add_option("IN", q.in, ".gguf file, folder, alias (ibid models), or hf:user/repo:FILE")->required();
-  c->add_option("OUT", q.out, "file to write; with w4a16 and w8a16 a folder");
+  c->add_option("OUT", q.out, "file to write; with w4a16, w8a16 and w8a8 a folder");
   add_read(c, "--type,TYPE", q.type, "TYPE", q.type,
-           "type of the matrices, as llama.cpp names mixtures; w4a16, w8a16: a compressed-tensors folder",
+           "type of the matrices, as llama.cpp names mixtures; w4a16, w8a16, w8a8: a compressed-tensors folder",
            [known_mix](std::string_view name) -> Result<std::string> {
              if (folder_bits(name) > 0) return std::string(name);
              const auto known = known_mix(name);
-             return known ? known : invalid(known.error().message + ", w4a16, w8a16");
+             return known ? known : invalid(known.error().message + ", w4a16, w8a16, w8a8");
            });
   add_whole(c, "-t,--threads,THREADS", q.threads, 0, 4096, "threads; 0: the available cores (affinity, cgroup)");
   const auto target = [](std::string_view name) -> Result<std::string> {
@@ -239,22 +247,20 @@ void add_files(CLI::App& app, All& all, int& exit_code) {
       ->type_name("PATH:SCALE")
       ->allow_extra_args(false);
   add_whole(c, "--group-size", q.group_len, 32, 1 << 20, "of folders: inputs that share a scale, a multiple of 32");
-  add_read(c, "--search", q.search, "none|gptq|awq", q.search, "of folders: how codes are found, by a text's inputs",
-           [](std::string_view name) -> Result<std::string> {
-             if (name == "none" || name == "gptq" || name == "awq") return std::string(name);
-             return invalid("unknown value '" + std::string(name) + "'; expected none, gptq or awq");
+  add_read(c, "--search", q.search, "none|gptq|awq|smoothquant", q.search,
+           "of folders: how codes are found, by a text's inputs", [](std::string_view name) -> Result<std::string> {
+             for (const char* known : {"none", "gptq", "awq", "smoothquant"}) {
+               if (name == known) return std::string(name);
+             }
+             return invalid("unknown value '" + std::string(name) + "'; expected none, gptq, awq or smoothquant");
            });
   c->add_option("-f,--file", q.file, "the text of a search ('-': standard input)")->type_name("FILE");
   add_whole(c, "--chunk-size", q.chunk_len, 2, 1 << 20, "tokens of a chunk of the text");
   add_whole(c, "--chunks", q.n_chunks, 0, 1 << 24, "use only the first N chunks; 0: all");
   add_read(c, "--damp", q.damp, "X", "0.01", "of gptq: this share of the inputs' mean square is added to each",
-           [](std::string_view text) -> Result<double> {
-             double value = 0;
-             const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
-             const bool is_number = wrong == std::errc() && end == text.data() + text.size();
-             if (is_number && value >= 0 && value <= 100) return value;
-             return invalid("expected a number from 0 to 100");
-           });
+           [](std::string_view text) { return read_up_to(text, 100); });
+  add_read(c, "--smoothing", q.smoothing, "X", "0.5", "of smoothquant: how much of the inputs' range weights take",
+           [](std::string_view text) { return read_up_to(text, 1); });
   c->add_flag("--act-order", q.act_order, "of gptq: inputs with large squares first");
   c->footer(
       "Example:\n  ibid quantize model-f16.gguf model-q4_k_m.gguf --type q4_k_m\n"

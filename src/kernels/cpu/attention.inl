@@ -74,6 +74,10 @@ IBID_INLINE f32x16 scales_at(const char* from, int len) {
   if (len == 8) __builtin_memcpy(some + 8, from, 16);
   return load_f16(some);
 }
+template <typename Format>
+IBID_INLINE f32x16 one_scales(const char* from, int len) {
+  return Format::kUnit == 1 ? scales_at(from, len) : mul(scales_at(from, len), broadcast(Format::kUnit));
+}
 IBID_INLINE f32x16 zeros_at(const char* from, int len) {
   if (len >= 16) return load_u8(from);
   alignas(16) char some[16] = {};
@@ -95,10 +99,9 @@ IBID_INLINE void widen_keys(Format, const AttentionTask& task, Place place, floa
   const char* keys = byte_at(task.keys, place, place.offset * Format::kBits / 8);
   const int64_t line = block_len * Format::kBits / 8;  // of a dimension
   f32x16 scales = zero();
-  if constexpr (Format::kFormat == KvFormat::kI8)
-    scales = scales_at(byte_at(task.key_scales, place, 2 * place.offset), n);
+  if constexpr (kHasOneScale<Format>) scales = one_scales<Format>(byte_at(task.key_scales, place, 2 * place.offset), n);
   const auto wide = [&](const char* from) __attribute__((always_inline)) {
-    if constexpr (Format::kFormat == KvFormat::kI8) return mul(Format::load16(from), scales);
+    if constexpr (kHasOneScale<Format>) return mul(Format::load16(from), scales);
     return Format::load16(from);
   };
   if (block_len >= 16) {
@@ -152,7 +155,7 @@ IBID_INLINE void widen_keys(I4, const AttentionTask& task, Place place, float* t
 template <typename Format>
 IBID_INLINE void widen_row(float* to, const char* from, float scale, int64_t next, int n) {
   const auto wide = [&](const char* at) __attribute__((always_inline)) {
-    if constexpr (Format::kFormat == KvFormat::kI8) return mul(Format::load16(at), broadcast(scale));
+    if constexpr (kHasOneScale<Format>) return mul(Format::load16(at), broadcast(scale));
     return Format::load16(at);
   };
   int d = 0;
@@ -170,8 +173,8 @@ IBID_INLINE void widen_row(float* to, const char* from, float scale, int64_t nex
 template <typename Format>
 IBID_INLINE void widen_value(Format, const AttentionTask& task, Place place, float* to, int64_t next) {
   float scale = 1;
-  if constexpr (Format::kFormat == KvFormat::kI8)
-    scale = first_of(scales_at(byte_at(task.value_scales, place, 2 * place.offset), 1));
+  if constexpr (kHasOneScale<Format>)
+    scale = first_of(one_scales<Format>(byte_at(task.value_scales, place, 2 * place.offset), 1));
   const char* from = byte_at(task.values, place, int64_t{place.offset} * task.value_len * Format::kBits / 8);
   widen_row<Format>(to, from, scale, next, task.value_len);
 }
@@ -243,8 +246,8 @@ IBID_INLINE void widen_key(Format, const AttentionTask& task, Place place, int j
   const char* key = byte_at(task.keys, place, place.offset * Format::kBits / 8);
   const int64_t line = task.block_len * Format::kBits / 8;
   float scale = 1;
-  if constexpr (Format::kFormat == KvFormat::kI8)
-    scale = first_of(scales_at(byte_at(task.key_scales, place, 2 * place.offset), 1));
+  if constexpr (kHasOneScale<Format>)
+    scale = first_of(one_scales<Format>(byte_at(task.key_scales, place, 2 * place.offset), 1));
   for (int d = 0; d < task.key_len; d += 16) {
     const int n = least(16, task.key_len - d);
     alignas(64) char narrow[16 * Format::kBits / 8] = {};
@@ -252,8 +255,7 @@ IBID_INLINE void widen_key(Format, const AttentionTask& task, Place place, int j
     for (int i = 0; i < n; ++i)
       __builtin_memcpy(narrow + i * Format::kBits / 8, key + (d + i) * line, Format::kBits / 8);
     store(f32, Format::load16(narrow));
-    for (int i = 0; i < n; ++i)
-      wide.keys[(d + i) * kTileLen + j] = Format::kFormat == KvFormat::kI8 ? f32[i] * scale : f32[i];
+    for (int i = 0; i < n; ++i) wide.keys[(d + i) * kTileLen + j] = kHasOneScale<Format> ? f32[i] * scale : f32[i];
   }
 }
 IBID_INLINE void widen_key(I4, const AttentionTask& task, Place place, int j, Widened& wide) {
@@ -287,7 +289,9 @@ void widen_slot(const AttentionTask& task, int slot, int j, Widened& wide) {
 }
 
 IBID_INLINE int bits_of(KvFormat format) {
-  return format == KvFormat::kF32 ? 32 : format == KvFormat::kI8 ? 8 : format == KvFormat::kI4 ? 4 : 16;
+  int bits = 32;
+  with_format(format, [&](auto f) { bits = decltype(f)::kBits; });
+  return bits;
 }
 
 // Widenings of n scales from `scales` and `zeros` on, as places [at, at + n) of a tile's; n: a multiple of 16.
@@ -302,10 +306,13 @@ IBID_INLINE void read_widenings(const char* scales, const char* zeros, int n, in
 
 // The scales of the 16 positions from `place` on, the v-th of a tile.
 IBID_INLINE void read_scales(const AttentionTask& task, Place place, int v, Tile& tile) {
-  if (task.key_format == KvFormat::kI8)
-    store(tile.key_scales.by[0] + 16 * v, scales_at(byte_at(task.key_scales, place, 2 * place.offset), 16));
-  if (task.value_format == KvFormat::kI8)
-    store(tile.value_scales.by[0] + 16 * v, scales_at(byte_at(task.value_scales, place, 2 * place.offset), 16));
+  const auto read_one = [&](auto format, const void* from, TileScales& to) __attribute__((always_inline)) {
+    using Format = decltype(format);
+    if constexpr (kHasOneScale<Format>)
+      store(to.by[0] + 16 * v, one_scales<Format>(byte_at(from, place, 2 * place.offset), 16));
+  };
+  with_format(task.key_format, [&](auto format) { read_one(format, task.key_scales, tile.key_scales); });
+  with_format(task.value_format, [&](auto format) { read_one(format, task.value_scales, tile.value_scales); });
   if (task.key_format == KvFormat::kI4) {
     for (int group = 0; group < groups_of(task.key_len); ++group) {
       const int first = group * task.block_len + place.offset;

@@ -29,7 +29,7 @@ inline constexpr int kTileLen = 64;
 inline constexpr int kPieceTiles = 4;
 inline constexpr int kPieceLen = kTileLen * kPieceTiles;
 
-enum class KvFormat : int32_t { kF32, kF16, kBF16, kI8, kI4, kWidened };  // the last: a tile's copy, no task's
+enum class KvFormat : int32_t { kF32, kF16, kBF16, kI8, kI4, kF8, kWidened };  // the last: a tile's copy, no task's
 
 // Some query tokens of one sequence with some heads of one group, which are the rows that read the same keys and
 // values; or with all heads of several groups, which in each tile come one after the other, as their keys and values

@@ -43,11 +43,21 @@ struct BF16 {
   static constexpr int kBits = 16;
   IBID_INLINE f32x16 load16(const char* p) { return load_bf16(reinterpret_cast<const uint16_t*>(p)); }
 };
-struct I8 {  // codes, which their scales multiply
+// Codes, which their scales multiply, kUnit times.
+struct I8 {
   static constexpr KvFormat kFormat = KvFormat::kI8;
   static constexpr int kBits = 8;
+  static constexpr float kUnit = 1;
   IBID_INLINE f32x16 load16(const char* p) { return from_int(load_i8(p)); }
 };
+struct F8 {
+  static constexpr KvFormat kFormat = KvFormat::kF8;
+  static constexpr int kBits = 8;
+  static constexpr float kUnit = 256;
+  IBID_INLINE f32x16 load16(const char* p) { return load_e4m3(p); }
+};
+template <typename Format>
+constexpr bool kHasOneScale = Format::kFormat == KvFormat::kI8 || Format::kFormat == KvFormat::kF8;
 struct I4 {  // codes of half a byte, widened with their steps and zeros
   static constexpr KvFormat kFormat = KvFormat::kI4;
   static constexpr int kBits = 4;
@@ -69,6 +79,8 @@ IBID_INLINE void with_format(KvFormat format, const Call& call) {
       return call(I8());
     case KvFormat::kI4:
       return call(I4());
+    case KvFormat::kF8:
+      return call(F8());
     case KvFormat::kWidened:
       return call(InCache());
   }
@@ -99,8 +111,8 @@ struct Range {
 IBID_INLINE int least(int a, int b) { return a < b ? a : b; }
 IBID_INLINE int most(int a, int b) { return a > b ? a : b; }
 
-// Scales of a tile. Of eight bits: by[0][position]. Of four: as Widening, of keys at [group][position], of values at
-// [position][group].
+// Scales of a tile. Of eight bits: by[0][position], kUnit times. Of four: as Widening, of keys at [group][position], of
+// values at [position][group].
 struct TileScales {
   alignas(64) float by[2][kTileGroups * kTileLen];
   alignas(64) float plus[kTileGroups * kTileLen];
@@ -136,7 +148,7 @@ IBID_INLINE f32x16 key_of(const Tile& tile, const char* key, int at, int group, 
   if constexpr (Format::kFormat == KvFormat::kI4) {
     const int scale = group * kTileLen + at;
     return four_bits(key, d != 0, load(tile.key_scales.by[d] + scale), load(tile.key_scales.plus + scale));
-  } else if constexpr (Format::kFormat == KvFormat::kI8) {
+  } else if constexpr (kHasOneScale<Format>) {
     return mul(Format::load16(key), load(tile.key_scales.by[0] + at));
   } else {
     return Format::load16(key);
@@ -151,7 +163,7 @@ IBID_INLINE f32x16 value_of(const Tile& tile, const char* value, int at, int gro
     const bool upper = i % 2 != 0;
     return four_bits(value + i / 2 * 16, upper, broadcast(tile.value_scales.by[upper ? 1 : 0][scale]),
                      broadcast(tile.value_scales.plus[scale]));
-  } else if constexpr (Format::kFormat == KvFormat::kI8) {
+  } else if constexpr (kHasOneScale<Format>) {
     return mul(Format::load16(value + 16 * i), broadcast(tile.value_scales.by[0][at]));
   } else {
     return Format::load16(value + i * 2 * Format::kBits);

@@ -35,6 +35,8 @@ KvFormat format_of(KvType type) {
       return KvFormat::kI8;
     case KvType::kI4:
       return KvFormat::kI4;
+    case KvType::kF8:
+      return KvFormat::kF8;
   }
   return KvFormat::kF32;
 }

@@ -121,6 +121,13 @@ IBID_INLINE f32x16 load_f16(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
+// Sixteen bytes of E4M3 but NaN, over 256: shifted they are halves, subnormals too.
+IBID_INLINE f32x16 load_e4m3(const void* p) {
+  const __m256i x = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  const __m256i size = _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x7f)), 7);
+  const __m256i half = _mm256_or_si256(size, _mm256_and_si256(x, _mm256_set1_epi16(-0x8000)));
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(half)), _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1))};
+}
 IBID_INLINE void store_f16(uint16_t* p, f32x16 x) {
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.lo, kNearest));

@@ -118,6 +118,12 @@ IBID_INLINE void transpose(f32x16 (&x)[16]) {
 IBID_INLINE f32x16 load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+// Sixteen bytes of E4M3 but NaN, over 256: shifted they are halves, subnormals too.
+IBID_INLINE f32x16 load_e4m3(const void* p) {
+  const __m256i x = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  const __m256i size = _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x7f)), 7);
+  return {_mm512_cvtph_ps(_mm256_or_si256(size, _mm256_and_si256(x, _mm256_set1_epi16(-0x8000))))};
+}
 IBID_INLINE void store_f16(uint16_t* p, f32x16 x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

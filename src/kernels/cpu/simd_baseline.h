@@ -200,6 +200,15 @@ IBID_INLINE f32x16 load_f16(const uint16_t* p) {
   for (int i = 0; i < 16; ++i) r.v[i / 4][i % 4] = f32_from_f16_(p[i]);
   return r;
 }
+// Sixteen bytes of E4M3 but NaN, over 256: shifted they are halves, subnormals too.
+IBID_INLINE f32x16 load_e4m3(const void* p) {
+  f32x16 r;
+  for (int i = 0; i < 16; ++i) {
+    const uint8_t x = static_cast<const uint8_t*>(p)[i];
+    r.v[i / 4][i % 4] = f32_from_f16_(static_cast<uint16_t>((x & 0x7f) << 7 | (x & 0x80) << 8));
+  }
+  return r;
+}
 IBID_INLINE void store_f16(uint16_t* p, f32x16 x) {
   for (int i = 0; i < 16; ++i) p[i] = f16_from_f32_(x.v[i / 4][i % 4]);
 }

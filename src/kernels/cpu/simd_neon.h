@@ -97,10 +97,20 @@ IBID_INLINE float hmax(f32x16 x) {
   return even > odd ? even : odd;
 }
 
-IBID_INLINE f32x16 load_f16(const uint16_t* p) {
-  const float16x8_t lo = vreinterpretq_f16_u16(vld1q_u16(p)), hi = vreinterpretq_f16_u16(vld1q_u16(p + 8));
+IBID_INLINE f32x16 from_halves(uint16x8_t low, uint16x8_t high) {
+  const float16x8_t lo = vreinterpretq_f16_u16(low), hi = vreinterpretq_f16_u16(high);
   return {
       {vcvt_f32_f16(vget_low_f16(lo)), vcvt_high_f32_f16(lo), vcvt_f32_f16(vget_low_f16(hi)), vcvt_high_f32_f16(hi)}};
+}
+IBID_INLINE f32x16 load_f16(const uint16_t* p) { return from_halves(vld1q_u16(p), vld1q_u16(p + 8)); }
+// Sixteen bytes of E4M3 but NaN, over 256: shifted they are halves, subnormals too.
+IBID_INLINE uint16x8_t e4m3_as_halves(int8x8_t bytes) {
+  const uint16x8_t x = vreinterpretq_u16_s16(vmovl_s8(bytes));
+  return vorrq_u16(vshlq_n_u16(vandq_u16(x, vdupq_n_u16(0x7f)), 7), vandq_u16(x, vdupq_n_u16(0x8000)));
+}
+IBID_INLINE f32x16 load_e4m3(const void* p) {
+  const int8x16_t bytes = vld1q_s8(static_cast<const int8_t*>(p));
+  return from_halves(e4m3_as_halves(vget_low_s8(bytes)), e4m3_as_halves(vget_high_s8(bytes)));
 }
 IBID_INLINE void store_f16(uint16_t* p, f32x16 x) {
   vst1q_u16(p, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(x.v[0]), x.v[1])));

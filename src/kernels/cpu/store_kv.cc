@@ -42,9 +42,11 @@ std::byte* zero_at(const PagedKv& kv, KvPart part, Where where, int32_t group) {
 }
 
 void store_eight_bits(const PagedKv& kv, KvPart part, Where where, const float* x) {
-  int8_t codes[kMaxHeadLen];
-  const uint16_t scale = quantise_head(x, len_of(kv, part), codes);
-  place(kv, part, element_at(kv, part, where), codes, len_of(kv, part));
+  const int32_t len = len_of(kv, part);
+  uint8_t codes[kMaxHeadLen];
+  const uint16_t scale = type_of(kv, part) == KvType::kF8 ? quantise_head_e4m3(x, len, codes)
+                                                          : quantise_head(x, len, reinterpret_cast<int8_t*>(codes));
+  place(kv, part, element_at(kv, part, where), codes, len);
   std::memcpy(scale_at(kv, part, where, 0), &scale, sizeof scale);
 }
 
@@ -79,6 +81,7 @@ void store_part(const PagedKv& kv, KvPart part, Where where, const float* x, con
       return place(kv, part, element_at(kv, part, where), narrow, len_of(kv, part));
     }
     case KvType::kI8:
+    case KvType::kF8:
       return store_eight_bits(kv, part, where, x);
     case KvType::kI4:
       return store_four_bits(kv, part, where, x);
