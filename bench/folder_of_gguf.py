@@ -47,9 +47,9 @@ def main():
     special = [{"id": i, "content": t, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
                 "normalized": False} for i, t in enumerate(tokens) if types[i] == 3]
     merges = [m.split(" ") for m in meta["tokenizer.ggml.merges"]]
-    cuts = [{"type": "Digits", "individual_digits": True}, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}]
+    cuts = [{"type": "Digits", "individual_digits": True}, {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]
     tokenizer = {"added_tokens": special, "normalizer": None, "pre_tokenizer": {"type": "Sequence", "pretokenizers": cuts},
-                 "post_processor": None, "decoder": {"type": "ByteLevel"},
+                 "post_processor": None, "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
                  "model": {"type": "BPE", "ignore_merges": False, "vocab": {t: i for i, t in enumerate(tokens)}, "merges": merges}}
     (to / "tokenizer.json").write_text(json.dumps(tokenizer))
     config = {"bos_token": tokens[meta["tokenizer.ggml.bos_token_id"]], "eos_token": tokens[meta["tokenizer.ggml.eos_token_id"]],
