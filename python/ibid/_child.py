@@ -1,4 +1,4 @@
-"""`ibid serve` as a child of this process, for faces of other programs (ibid.ray)."""
+"""`ibid serve` as a child of this process, for faces of other programs (ibid.ray, ibid.dynamo)."""
 
 from __future__ import annotations
 

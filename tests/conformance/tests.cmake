@@ -66,6 +66,7 @@ if(TARGET libibid)
   conformance_script(lm_eval lm_eval_test.py by_hand)  # fetches the harness and what it needs
   conformance_script(fronts fronts_test.py by_hand)  # fetches routers
   conformance_script(ray ray_test.py by_hand)  # fetches Ray
+  conformance_script(dynamo dynamo_test.py by_hand)  # fetches Dynamo
   conformance_script(library_types library_types_test.py slow)
 else()  # the same functions from the modules' own libraries
   target_link_libraries(complete_example PRIVATE ibid_capi)
