@@ -59,6 +59,12 @@ def output(command: list, **options) -> str:
 def model_path(name: str, ibid: str) -> Path:
     """The file of MODEL or MODEL:TYPE, made if it is not there."""
     base, _, dtype = name.partition(":")
+    if base in SHAPES and dtype.lower().startswith(("iq2", "iq3")):  # blocks of random bits, as quantising asks for a text
+        out = cache_dir() / "variants" / f"random-{base}.{dtype}.gguf"
+        if not out.exists():
+            out.parent.mkdir(parents=True, exist_ok=True)
+            output([sys.executable, ROOT / "tools" / "make_random_model.py", base, out, "--type", dtype.lower()])
+        return out
     if base in SHAPES:
         source = cache_dir() / "variants" / f"random-{base}.{'Q8_0' if base == '8b' else 'F16'}.gguf"
         if not source.exists():

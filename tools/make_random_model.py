@@ -191,7 +191,8 @@ def vocabulary(size: int) -> tuple[list[str], list[str]]:
 # Where the scales of a type's block lie: byte, and the factor on 1 / sqrt(inputs) that keeps sums near 1.
 SCALES = {"Q4_0": ((0, 0.2),), "Q4_1": ((0, 0.2), (2, -1.5)), "Q5_0": ((0, 0.1),), "Q5_1": ((0, 0.1), (2, -1.5)),
           "IQ4_NL": ((0, 0.015),), "IQ4_XS": ((0, 0.001),), "Q2_K": ((80, 0.08), (82, 0.1)), "Q3_K": ((108, 0.02),),
-          "Q4_K": ((0, 0.004), (2, 0.03)), "Q5_K": ((0, 0.002), (2, 0.03)), "Q6_K": ((208, 0.0006),)}
+          "Q4_K": ((0, 0.004), (2, 0.03)), "Q5_K": ((0, 0.002), (2, 0.03)), "Q6_K": ((208, 0.0006),),
+          "IQ2_XXS": ((0, 0.03),), "IQ2_XS": ((0, 0.03),), "IQ2_S": ((0, 0.03),), "IQ3_XXS": ((0, 0.008),), "IQ3_S": ((0, 0.009),)}
 
 
 def dtype_of(name: str, size: tuple[int, ...], chosen: str, n_layers: int) -> str:
@@ -203,7 +204,8 @@ def dtype_of(name: str, size: tuple[int, ...], chosen: str, n_layers: int) -> st
         dtype = "q6_k" if name == "output.weight" or more and any(s in name for s in ("attn_v.", "ffn_down")) else "q4_k"
     if chosen == "mxfp4" and "_exps" not in name:
         dtype = "q8_0"
-    return "q8_0" if dtype.endswith("_k") and size[-1] % 256 else dtype
+    has_256 = dtype.endswith("_k") or dtype.startswith(("iq2", "iq3"))
+    return "q8_0" if has_256 and size[-1] % 256 else dtype
 
 
 def write(name: str, chosen: str, out: Path, layers: int | None) -> None:

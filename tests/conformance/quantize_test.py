@@ -83,6 +83,10 @@ def test_it_refuses_by_name_and_writes_nothing():
                 ("--allow-requantize", 1, (model(), new)),
                 ("expected REGEX=TYPE", 2, (model(), new, "--tensor-type", "attn_v")),
                 ("no file to write", 1, (model(),)),
+                ("awq is for scales of groups", 2, (model(), new, "--type", "w8a8", "--search", "awq", "-f", there)),
+                ("smoothquant is for w8a8", 2, (model(), new, "--type", "w4a16", "--search", "smoothquant", "-f", there)),
+                ("from 0 to 1", 2, (model(), new, "--type", "w8a8", "--smoothing", "2")),
+                ("is a GGUF file; a folder", 1, (model(), new, "--type", "w8a8")),
                 ("cannot be averaged into 2", 1, (model(), new, "--kv-heads", "2")),
                 ("cannot write", 1, (model(), pathlib.Path(folder, "not/here"), "--allow-requantize")),
                 ("no GGUF file", 1, (there, new))):
