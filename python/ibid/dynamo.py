@@ -70,7 +70,7 @@ def body_of(request: Mapping[str, Any], request_id: str) -> dict[str, Any]:
 
 def chunk_of(event: Mapping[str, Any], n_prompt: int) -> dict[str, Any]:
     """An event of /v1/completions as a chunk of Dynamo. A migrated request does not say where its prompt ends, so that is written
-    into the link of traces, of which the frontend sends the last one to the next worker. Where it traces, the first is its own."""
+    into the link of traces, of which the frontend sends the last one to the next worker."""
     choice = event["choices"][0]
     chunk = {"token_ids": choice.get("token_ids") or [], "index": 0,
              "worker_trace_link": {"trace_id": event["system_fingerprint"], "span_id": str(n_prompt)}}
@@ -148,10 +148,12 @@ class Worker(LLMEngine):  # type: ignore[misc,unused-ignore]
         task = self.tasks[context.id()] = asyncio.create_task(self.ask(body, chunks.put_nowait))
         task.add_done_callback(lambda _: self.tasks.pop(context.id(), None))
         task.add_done_callback(lambda _: chunks.put_nowait(None))
+        begun = False
         while (chunk := await chunks.get()) is not None:
-            if request.get("migration_link") and "resume" not in body:  # Dynamo's own link: the tokens so far count as prompt
-                chunk.pop("completion_usage", None)
             yield chunk
+            if not begun and chunk["token_ids"] and "finish_reason" not in chunk:  # Dynamo's tracing overwrites its link
+                begun = True
+                yield {"token_ids": [], "index": 0, "worker_trace_link": chunk["worker_trace_link"]}
         if task.cancelled():
             yield {"token_ids": [], "index": 0, "finish_reason": "cancelled"}
         else:

@@ -24,16 +24,33 @@ PACKAGES = ["--no-deps", "ai-dynamo==1.6.1", "ai-dynamo-runtime==1.6.1", "pydant
              "typing-extensions typing-inspection pyyaml uvloop yarl".split()]
 N_TOKENS = 300
 FLAGS = ["--threads", "1", "--ctx", "2048"]
+WORKER = ["-m", "ibid.dynamo"]
+# Workers that end an answer with penalties after its first event, twice.
+CUTS = ["-c", """
+import os, pathlib
+from ibid.dynamo import EngineShutdown, Worker, run
+class Cuts(Worker):
+    async def ask(self, body, put):
+        marks = [pathlib.Path(os.environ["HOME"], f"cut-{i}") for i in range(2)]
+        mark = next((mark for mark in marks if "frequency_penalty" in body and not mark.exists()), None)
+        def first(chunk):
+            if mark.exists():
+                raise EngineShutdown("cut")
+            mark.touch()
+            put(chunk)
+        await super().ask(body, first if mark else put)
+run(Cuts)
+"""]
 PLANES = ["--discovery-backend", "file", "--request-plane", "tcp", "--event-plane", "zmq"]
 
 
 class Dynamo:
-    """A frontend that migrates requests, and two workers of a model, with a server of the same model beside them."""
+    """A frontend that migrates requests, and workers of a model, with a server of the same model beside them."""
 
-    def __init__(self, python, folder):
+    def __init__(self, python, folder, worker, n_workers, environment):
         self.folder, self.model = folder, tiny_model.make(folder + "/tiny", width=512)
         self.environment = {**os.environ, "IBID_PROGRAM": IBID, "IBID_LIBRARY": str(BUILD / "libibid.so.1"),
-                            "PYTHONPATH": str(ROOT / "python"), "DYN_FILE_KV": folder + "/discovery", "HOME": folder}
+                            "PYTHONPATH": str(ROOT / "python"), "DYN_FILE_KV": folder + "/discovery", "HOME": folder, **environment}
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
@@ -41,9 +58,9 @@ class Dynamo:
         try:
             self.begin([python, "-m", "dynamo.frontend", *PLANES, "--http-host", "127.0.0.1", "--http-port", self.port,
                         "--migration-limit", 3])
-            for _ in range(2):
-                self.begin([python, "-m", "ibid.dynamo", self.model, *PLANES, "--", *FLAGS])
-            assert eventually(lambda: all(self.asked(i) for i in (1, 2)), seconds=300), self.logs[0].read_text()[-2000:]
+            for _ in range(n_workers):
+                self.begin([python, *worker, self.model, *PLANES, "--", *FLAGS])
+            assert eventually(lambda: all(self.asked(i) for i in range(1, n_workers + 1)), seconds=300), self.logs[0].read_text()[-2000:]
             self.alone = Server([IBID, "serve", self.model, "--port", 0, *FLAGS])
         except BaseException:
             self.close()
@@ -115,12 +132,12 @@ class Dynamo:
 
 
 @contextlib.contextmanager
-def dynamo():
+def dynamo(worker=WORKER, n_workers=2, **environment):
     if not (BUILD / "libibid.so.1").exists():
         raise Skip("libibid.so is not built")
     python = venv("venv-dynamo", *PACKAGES) / "python"
     with tempfile.TemporaryDirectory() as folder:
-        one = Dynamo(python, folder)
+        one = Dynamo(python, folder, worker, n_workers, environment)
         try:
             yield one
         finally:
@@ -201,6 +218,17 @@ def test_streams_outlive_a_worker():
     return streams_outlive(lambda one: one.processes[1].kill())
 
 
+def test_answers_are_resumed_from_their_first_event():
+    """Also where Dynamo traces, and where it is cut twice."""
+    body = body_of(1, max_tokens=60, ignore_eos=True, frequency_penalty=-2, presence_penalty=-2)
+    for traces in ({}, {"DYN_LOGGING_JSONL": "1"}):
+        with dynamo(CUTS, n_workers=3, **traces) as one:
+            cut, alone = one.ask("/v1/chat/completions", body), one.ask("/v1/chat/completions", body, alone=True)
+            assert pathlib.Path(one.folder, "cut-1").exists()
+            assert told(cut["choices"]) == told(alone["choices"]), (traces, cut, alone)
+            assert all(cut["usage"][name] == alone["usage"][name] for name in ("prompt_tokens", "completion_tokens")), (traces, cut, alone)
+
+
 if __name__ == "__main__":
     main(test_answers_are_those_of_the_server, test_a_client_that_goes_ends_its_request, test_streams_outlive_a_server,
-         test_streams_outlive_a_worker)
+         test_streams_outlive_a_worker, test_answers_are_resumed_from_their_first_event)
