@@ -254,6 +254,7 @@ Result<TowerConfig> from_gguf(const ModelFile& file) {
   ASSIGN_OR_RETURN(c.width, bounded_size(file, v + "embedding_length", kMostWidth));
   ASSIGN_OR_RETURN(c.ffn_len, bounded_size(file, v + "feed_forward_length", kMostWidth));
   ASSIGN_OR_RETURN(c.n_heads, bounded_size(file, v + "attention.head_count", kMostWidth));
+  ASSIGN_OR_RETURN(c.patch_side, bounded_size(file, v + "patch_size", kMostSide));
   ASSIGN_OR_RETURN(image_side, bounded_size(file, v + "image_size", 1 << 14));
   ASSIGN_OR_RETURN(c.out_width, bounded_size(file, v + "projection_dim", kMostWidth));
   TRY(read_eps(file, v + "attention.layer_norm_epsilon", 1e-6, c));
