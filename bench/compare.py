@@ -59,18 +59,18 @@ def output(command: list, **options) -> str:
 def model_path(name: str, ibid: str) -> Path:
     """The file of MODEL or MODEL:TYPE, made if it is not there."""
     base, _, dtype = name.partition(":")
-    if base in SHAPES and dtype.lower().startswith(("iq2", "iq3")):  # blocks of random bits, as quantising asks for a text
-        out = cache_dir() / "variants" / f"random-{base}.{dtype}.gguf"
+
+    def random_model(of: str) -> Path:
+        out = cache_dir() / "variants" / f"random-{base}.{of}.gguf"
         if not out.exists():
             out.parent.mkdir(parents=True, exist_ok=True)
-            output([sys.executable, ROOT / "tools" / "make_random_model.py", base, out, "--type", dtype.lower()])
+            output([sys.executable, ROOT / "tools" / "make_random_model.py", base, out, "--type", of.lower()])
         return out
+
     if base in SHAPES:
-        source = cache_dir() / "variants" / f"random-{base}.{'Q8_0' if base == '8b' else 'F16'}.gguf"
-        if not source.exists():
-            source.parent.mkdir(parents=True, exist_ok=True)
-            output([sys.executable, ROOT / "tools" / "make_random_model.py", base, source, "--type",
-                    "q8_0" if base == "8b" else "f16"])
+        if dtype.lower().startswith(("iq2", "iq3")):  # of random bits: to quantise into these takes a text
+            return random_model(dtype)
+        source = random_model("Q8_0" if base == "8b" else "F16")
     else:
         source = default_model() if base == "default" else Path(base)
     if not source.exists():

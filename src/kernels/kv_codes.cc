@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 
-#include "tensor/float8.h"
 #include "tensor/half.h"
 
 namespace ibid {
@@ -71,6 +70,11 @@ uint16_t quantise_head_e4m3(const float* x, int32_t n, uint8_t* codes) {
   const float factor = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int32_t i = 0; i < n; ++i) codes[i] = float_to_e4m3(x[i] * factor);
   return half;
+}
+
+uint16_t quantise_head(KvType type, const float* x, int32_t n, uint8_t* codes) {
+  if (type == KvType::kF8) return quantise_head_e4m3(x, n, codes);
+  return quantise_head(x, n, reinterpret_cast<int8_t*>(codes));
 }
 
 FourBits quantise_group(const float* x, int32_t n, uint8_t* codes) {

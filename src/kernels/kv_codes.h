@@ -23,12 +23,20 @@
 
 #include <cstdint>
 
+#include "kernels/kv_types.h"
+#include "tensor/float8.h"
+
 namespace ibid {
 
 inline constexpr int kMostCode = 127;
 // n floats to n codes. Returns the scale.
 uint16_t quantise_head(const float* x, int32_t n, int8_t* codes);
 uint16_t quantise_head_e4m3(const float* x, int32_t n, uint8_t* codes);
+// Either, as `type` has it: kI8, whose codes are bytes here, or kF8. And the number of a code, before its scale.
+uint16_t quantise_head(KvType type, const float* x, int32_t n, uint8_t* codes);
+inline float eight_bit_number(KvType type, uint8_t code) {
+  return to_float(type == KvType::kF8 ? EightBits::kE4M3 : EightBits::kInteger, code);
+}
 
 inline constexpr int32_t kCodeGroup = 32;
 inline constexpr int32_t n_code_groups(int32_t head_len) { return (head_len + kCodeGroup - 1) / kCodeGroup; }

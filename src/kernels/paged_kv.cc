@@ -1,12 +1,10 @@
 #include "kernels/paged_kv.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "base/check.h"
 #include "kernels/kv_codes.h"
-#include "tensor/float8.h"
 #include "tensor/half.h"
 
 namespace ibid {
@@ -65,8 +63,7 @@ std::byte* element(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, i
 void write_eight_bits(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, const float* values) {
   const int32_t len = len_of(kv, part);
   uint8_t codes[kMaxHeadLen];
-  const uint16_t half = type_of(kv, part) == KvType::kF8 ? quantise_head_e4m3(values, len, codes)
-                                                         : quantise_head(values, len, reinterpret_cast<int8_t*>(codes));
+  const uint16_t half = quantise_head(type_of(kv, part), values, len, codes);
   for (int32_t d = 0; d < len; ++d) *element(kv, part, slot, head, d) = std::byte{codes[d]};
   std::memcpy(scale(kv, part, slot, head, 0), &half, sizeof(half));
 }
@@ -144,8 +141,7 @@ float kv_read(const PagedKv& kv, KvPart part, int32_t slot, int32_t head, int32_
   if (is_code(type)) {
     const int32_t group = type == KvType::kI4 ? d / kCodeGroup : 0;
     std::memcpy(&bits, scale(kv, part, slot, head, group), sizeof(bits));
-    if (type == KvType::kI8) return static_cast<float>(std::bit_cast<int8_t>(*p)) * half_to_float(bits);
-    if (type == KvType::kF8) return e4m3_to_float(std::to_integer<uint8_t>(*p)) * half_to_float(bits);
+    if (has_one_scale(type)) return eight_bit_number(type, std::to_integer<uint8_t>(*p)) * half_to_float(bits);
     const auto code = static_cast<uint8_t>(is_upper(part, len_of(kv, part), d) ? *p >> 4 : *p & std::byte{15});
     return four_bit_number(code, half_to_float(bits), static_cast<uint8_t>(*zero(kv, part, slot, head, group)));
   }

@@ -11,7 +11,6 @@
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
 #include "parity/harness.h"
-#include "tensor/float8.h"
 #include "tensor/half.h"
 
 namespace ibid::parity {
@@ -239,17 +238,14 @@ class Paged {
     a.kv_len.push_back(highest);
   }
   static void round_to(KvType type, float* x, int32_t n) {
-    int8_t codes[kMaxHeadLen];
-    uint8_t e4m3[kMaxHeadLen];
+    uint8_t codes[kMaxHeadLen];
     float scale = 0;
-    if (type == KvType::kI8) scale = half_to_float(quantise_head(x, n, codes));
-    if (type == KvType::kF8) scale = half_to_float(quantise_head_e4m3(x, n, e4m3));
+    if (has_one_scale(type)) scale = half_to_float(quantise_head(type, x, n, codes));
     if (type == KvType::kI4) turn_in(x, n);
     for (int32_t i = 0; i < n; ++i) {
       if (type == KvType::kF16) x[i] = half_to_float(float_to_half(x[i]));
       if (type == KvType::kBF16) x[i] = bf16_to_float(float_to_bf16(x[i]));
-      if (type == KvType::kI8) x[i] = static_cast<float>(codes[i]) * scale;
-      if (type == KvType::kF8) x[i] = e4m3_to_float(e4m3[i]) * scale;
+      if (has_one_scale(type)) x[i] = eight_bit_number(type, codes[i]) * scale;
       if (type != KvType::kI4 || i % kCodeGroup != 0) continue;
       const int32_t of_group = std::min(kCodeGroup, n - i);
       uint8_t four[kCodeGroup];

@@ -44,8 +44,7 @@ std::byte* zero_at(const PagedKv& kv, KvPart part, Where where, int32_t group) {
 void store_eight_bits(const PagedKv& kv, KvPart part, Where where, const float* x) {
   const int32_t len = len_of(kv, part);
   uint8_t codes[kMaxHeadLen];
-  const uint16_t scale = type_of(kv, part) == KvType::kF8 ? quantise_head_e4m3(x, len, codes)
-                                                          : quantise_head(x, len, reinterpret_cast<int8_t*>(codes));
+  const uint16_t scale = quantise_head(type_of(kv, part), x, len, codes);
   place(kv, part, element_at(kv, part, where), codes, len);
   std::memcpy(scale_at(kv, part, where, 0), &scale, sizeof scale);
 }
