@@ -8,7 +8,8 @@
 namespace {
 
 // The main thread computes too; a stack that cannot grow then is a crash. It grows now, where failure can be reported.
-constexpr size_t kStack = size_t{512} << 10;
+// Attention's tiles and states take most of it: 1.06 MiB from main on.
+constexpr size_t kStack = size_t{1536} << 10;
 // What the initialisers of libraries take before main, where an allocation that fails ends the process.
 constexpr size_t kInitialisers = size_t{1} << 20;
 
