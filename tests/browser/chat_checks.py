@@ -14,7 +14,7 @@ TOP = "document.getElementById('scroll').scrollTop"
 HIGH = "document.getElementById('scroll').scrollHeight"
 
 
-def ask(page, text, seconds=60):
+def ask(page, text, seconds=600):
     """By keyboard; returns when the answer has ended."""
     page.js("document.getElementById('input').focus()")
     page.write(text)
@@ -36,7 +36,7 @@ def nth_chat(page, i, part):
     return f"#history [data-nth='{i}'] {part}"
 
 
-def ended(page, seconds=60):
+def ended(page, seconds=600):
     done = "document.getElementById('halt').hidden && !document.querySelector('.writing')"
     page.until(done, seconds, "the answer ends")
 

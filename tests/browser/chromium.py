@@ -60,7 +60,7 @@ class Chromium:
         if (page := self.pages.get(message.get("sessionId"))) and "method" in message:
             page.note(message["method"], message["params"])
 
-    def send(self, method, session=None, seconds=60, **params):
+    def send(self, method, session=None, seconds=600, **params):
         self.last_id += 1
         message = {"id": self.last_id, "method": method, "params": params}
         if session:
@@ -141,7 +141,7 @@ class Page:
             self.asked.append(params)
 
     # ---- what the page is
-    def js(self, expression, seconds=60):
+    def js(self, expression, seconds=600):
         result = self.browser.send("Runtime.evaluate", self.session, seconds=seconds, expression=expression,
                                    returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result["exceptionDetails"].get("exception", result["exceptionDetails"])
@@ -153,7 +153,7 @@ class Page:
     def texts(self, selector):
         return self.js(f"[...document.querySelectorAll({json.dumps(selector)})].map((n) => n.innerText)")
 
-    def until(self, expression, seconds=60, what=None):
+    def until(self, expression, seconds=600, what=None):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if value := self.js(expression):

@@ -73,7 +73,7 @@ def test_why_an_answer_was_cut(w):
 
 def test_models_are_listed_and_kept_with_the_chat(w):
     path = w.server_model()
-    server = harness.Server([harness.IBID, "serve", "--model", f"first={path}", "--model", f"second={path}", "--ctx", "512", "--port", "0", "--log-json"], seconds=120)
+    server = harness.Server([harness.IBID, "serve", "--model", f"first={path}", "--model", f"second={path}", "--ctx", "512", "--port", "0", "--log-json"], seconds=600)
     try:
         page = w.browser.page(server.url + "/")
         page.until("!document.getElementById('model-choice').hidden")

@@ -15,7 +15,7 @@ class Server(harness.Server):
     def __init__(self, *options, port=0, key=None, model=None):
         self.headers = {"X-Api-Key": key} if key else {}
         super().__init__([harness.IBID, "serve", *([model] if model else harness.default_model()), "--port", port, "--log-json", *options,
-                          *(["--api-key", key] if key else [])], seconds=120)
+                          *(["--api-key", key] if key else [])], seconds=600)
 
     def engine(self):
         return json.loads(self.get("/engine", **self.headers))
@@ -30,7 +30,7 @@ class Server(harness.Server):
         lines = [json.loads(line) for line in self.log_text().splitlines() if line.endswith("}")]
         return [line for line in lines if line.get("route") == route]
 
-    def until(self, holds, what, seconds=60):
+    def until(self, holds, what, seconds=600):
         if value := harness.eventually(holds, seconds):
             return value
         raise AssertionError(f"{what}: not within {seconds} s")

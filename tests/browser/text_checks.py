@@ -101,7 +101,7 @@ def test_rendering_is_linear(w):
         took = page.js(rendering(f"""
             const began = performance.now();
             render(box, {json.dumps(text)}, true);
-            return performance.now() - began;"""), seconds=60)
+            return performance.now() - began;"""), seconds=600)
         assert took < 10_000, (name, took)  # some 100 ms on a quiet machine; a busy one must not decide
     page.close()
 

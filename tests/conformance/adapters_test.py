@@ -127,10 +127,10 @@ def test_one_that_does_not_fit_the_model_is_refused_at_the_start():
         big = adapter(folder / "big", 1, rank=70)
         for flags, said in ((("--lora-modules", f"x={bad}"), "qq_proj"), (("--lora-modules", f"x={big}"), "--max-lora-rank"),
                             (("--lora-modules", f"x={folder / 'none'}"), "none"), (("--lora-modules", "x"), "expected NAME=PATH")):
-            done = subprocess.run([IBID, "serve", model, "--port", "0", *flags], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([IBID, "serve", model, "--port", "0", *flags], capture_output=True, text=True, timeout=600)
             assert done.returncode != 0 and said in done.stderr, done
         done = subprocess.run([IBID, "serve", model, "--port", "0", "--lora-modules", f"x={big}", "--max-lora-rank", "80", "--memory", "1M"],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=600)
         assert done.returncode != 0 and "adapters" in done.stderr, done
 
 
@@ -140,12 +140,12 @@ def test_run_and_replay_have_them():
         model, record = tiny_model.make(folder / "tiny"), folder / "record"
         a = adapter(folder / "a", 1)
         run = lambda *flags: subprocess.run([IBID, "run", model, "--raw", "-p", "abc", "-n", "16", "--temp", "0", *flags],
-                                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True).stdout
+                                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=True).stdout
         assert run("--lora", a) != run()
         with serve(model, "--lora", a, "--record", record) as server:
             assert ask(server, "tiny")[:2] == ask(server, "a")[:2]
             assert server.end()[0] == 0
-        replay = lambda *flags: subprocess.run([IBID, "replay", record, *flags], capture_output=True, text=True, timeout=60)
+        replay = lambda *flags: subprocess.run([IBID, "replay", record, *flags], capture_output=True, text=True, timeout=600)
         for flags in ((), ("--model", model, "--lora-modules", f"other-name={a}")):
             done = replay(*flags)
             assert done.returncode == 0 and "every step is the same" in done.stderr, done

@@ -12,8 +12,8 @@ import openai
 import open_responses
 
 URL = sys.argv[1].rstrip("/")
-claude = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0, timeout=60)
-gpt = openai.OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0, timeout=60)
+claude = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0, timeout=600)
+gpt = openai.OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0, timeout=600)
 llama = ollama.Client(host=URL)
 REASONING, TEXT = "Where is it?", "I look it up."
 CALLS = [("get_weather", {"place": "Zürich"}), ("now", {})]
@@ -100,7 +100,7 @@ def test_responses_are_kept_and_gone_on_from():
 def post_response(**body):
     """The raw answer, or the raw events, of a request that is not checked on its way."""
     request = urllib.request.Request(URL + "/v1/responses", json.dumps({"model": "m", **body}).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=600) as answer:
         if not body.get("stream"):
             return json.load(answer)
         lines = answer.read().decode().split("\n")

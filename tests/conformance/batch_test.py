@@ -23,7 +23,7 @@ def call(server, method, path, body=None, key=ALPHA, kind="application/json"):
     data = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
     request = urllib.request.Request(server.url + path, data, {"X-Api-Key": key, "Content-Type": kind}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             status, text = answer.status, answer.read()
     except urllib.error.HTTPError as error:
         status, text = error.code, error.read()
@@ -208,7 +208,7 @@ def test_wrong_forms_and_requests_are_refused_by_their_field():
             assert call(server, "GET", "/v1/files?after=x")[0] == 404
             batch = wait(server, begin(server, b""))
             assert batch["status"] == "failed" and batch["errors"]["data"][0]["message"]
-            second = subprocess.run([IBID, "serve", model, "--port", "0", "--files-dir", folder / "files"], timeout=30,
+            second = subprocess.run([IBID, "serve", model, "--port", "0", "--files-dir", folder / "files"], timeout=600,
                                     capture_output=True, text=True)
             assert second.returncode == 2 and "another server" in second.stderr, second
         with Server([IBID, "serve", model, "--port", 0]) as server:

@@ -9,7 +9,7 @@ from harness import BUILD, main
 
 def test_the_c_example_answers_as_json_and_as_a_stream():
     def run(model, code):
-        done = subprocess.run([BUILD / "complete_example", model, "Say something."], capture_output=True, timeout=60)
+        done = subprocess.run([BUILD / "complete_example", model, "Say something."], capture_output=True, timeout=600)
         assert done.returncode == code, done
         return done.stdout.decode(), done.stderr.decode()
 

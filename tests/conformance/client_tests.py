@@ -62,7 +62,7 @@ def test_the_openai_client_against_the_scripted_server():
 
 def test_the_openai_client_against_the_default_model():
     with tempfile.TemporaryDirectory() as folder:
-        with Server([IBID, "serve", *default_model(), "--port", 0, "--files-dir", folder], seconds=120) as server:
+        with Server([IBID, "serve", *default_model(), "--port", 0, "--files-dir", folder], seconds=600) as server:
             run_clients(server)
 
 

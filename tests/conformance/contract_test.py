@@ -71,7 +71,7 @@ def streamed(**more):
     """The events of a traced stream."""
     request = urllib.request.Request(SERVER.url + "/v1/chat/completions",
                                      json.dumps({**ASK, "trace": True, "seed": 9, "stream": True, **more}).encode())
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=600) as answer:
         lines = answer.read().decode().split("\n\n")
     return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
 
@@ -101,7 +101,7 @@ def test_traces_fit_their_schema():
 
 
 def test_the_order_of_a_trace_is_the_one_that_inspect_prints():
-    printed = subprocess.run([IBID, "inspect", "--samplers"], capture_output=True, text=True, timeout=20, check=True).stdout
+    printed = subprocess.run([IBID, "inspect", "--samplers"], capture_output=True, text=True, timeout=600, check=True).stdout
     assert traced()["trace_header"]["stages"] == printed.split()
 
 

@@ -118,7 +118,7 @@ def test_a_replica_that_dies_gives_the_answers_back():
             one.process.send_signal(signal.SIGTERM)
 
             def generated():
-                with urllib.request.urlopen(two.url + "/metrics", timeout=30) as answer:
+                with urllib.request.urlopen(two.url + "/metrics", timeout=600) as answer:
                     text = answer.read().decode()
                 return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("ibid_generated_tokens_total"))
 

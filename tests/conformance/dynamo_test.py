@@ -112,7 +112,7 @@ class Dynamo:
         raise AssertionError(f"worker {i} has no server")
 
     def metric(self, i, name):
-        text = urllib.request.urlopen(self.server_of(i)[1] + "/metrics", timeout=60).read().decode()
+        text = urllib.request.urlopen(self.server_of(i)[1] + "/metrics", timeout=600).read().decode()
         return int(re.search(rf"^{name}(?:\{{[^}}]*\}})? (\d+)", text, re.M)[1])
 
     def n_running(self):
@@ -123,7 +123,7 @@ class Dynamo:
             process.send_signal(signal.SIGTERM)
         for process in self.processes:
             try:
-                process.wait(timeout=60)
+                process.wait(timeout=600)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -206,7 +206,7 @@ def streams_outlive(kill):
         for i, stream in enumerate(streams):
             whole = told(stream.result())
             assert whole == told(one.stream(bodies[i], alone=True)) and len(whole[1]) == N_TOKENS and n_cut > 0, (i, n_cut, whole)
-        code = one.processes[1].wait(timeout=60)
+        code = one.processes[1].wait(timeout=600)
         return f"{n_cut} cut, the worker ended with {code}"
 
 

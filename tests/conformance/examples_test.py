@@ -39,7 +39,7 @@ def commands(text):
 def served(*flags):
     if shutil.which("curl") is None:
         raise Skip("there is no curl")
-    with Server([IBID, "serve", *default_model(), "--port", 0, *flags], seconds=120) as server:
+    with Server([IBID, "serve", *default_model(), "--port", 0, *flags], seconds=600) as server:
         yield server
 
 

@@ -13,7 +13,7 @@ def test_against_the_scripted_server():
 
 
 def test_against_the_default_model():
-    with Server([IBID, "serve", *default_model(), "--port", 0], seconds=120) as server:
+    with Server([IBID, "serve", *default_model(), "--port", 0], seconds=600) as server:
         run_frameworks(server, "real")
 
 

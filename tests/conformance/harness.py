@@ -49,7 +49,7 @@ def main(*tests):
 class Server:
     """A server's process; `command` should ask for port 0. Its log is `log_file`, or what it writes to standard error."""
 
-    def __init__(self, command, seconds=60, ready=True, log_file=None, **popen):
+    def __init__(self, command, seconds=600, ready=True, log_file=None, **popen):
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ibid-log-")
         self.log_path = pathlib.Path(log_file or self.log.name)
         self.process = subprocess.Popen([str(c) for c in command], stderr=self.log, stdout=subprocess.DEVNULL, **popen)
@@ -72,7 +72,7 @@ class Server:
     def log_text(self):
         return self.log_path.read_text() if self.log_path.exists() else ""
 
-    def wait_for_log(self, pattern, seconds=60):
+    def wait_for_log(self, pattern, seconds=600):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if found := re.search(pattern, self.log_text()):
@@ -84,12 +84,12 @@ class Server:
 
     def get(self, path, **headers):
         request = urllib.request.Request(self.url + path, headers=headers)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return answer.read().decode()
 
     def post(self, path, body, **headers):
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return json.load(answer)
 
     def connect(self, request=b"", receive_buffer=0):
@@ -101,14 +101,14 @@ class Server:
         s.sendall(request)
         return s
 
-    def end(self, *signals, seconds=60):
+    def end(self, *signals, seconds=600):
         """Sends the signals (SIGTERM where none is given); the exit code and the log."""
         for s in signals or (signal.SIGTERM,):
             self.process.send_signal(s)
             time.sleep(0.2 if len(signals) > 1 else 0)
         return self.wait(seconds)
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=600):
         code = self.process.wait(timeout=seconds)
         return code, self.log_text()
 
@@ -137,7 +137,7 @@ def begin_stream(server, max_tokens):
     return s
 
 
-def read_all(s, seconds=60):
+def read_all(s, seconds=600):
     """What comes until the other side closes."""
     s.settimeout(seconds)
     text = b""
@@ -147,7 +147,7 @@ def read_all(s, seconds=60):
     return text
 
 
-def eventually(holds, seconds=60):
+def eventually(holds, seconds=600):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := holds():

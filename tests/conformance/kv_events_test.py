@@ -160,7 +160,7 @@ def test_what_cannot_be_bound_is_one_sentence():
         model = tiny_model.make(folder + "/tiny")
         for flags, sentence in ((("--kv-events", "nowhere"), '"nowhere" cannot be bound'),
                                 (("--kv-events-replay", "tcp://127.0.0.1:1"), "--kv-events")):
-            ended = subprocess.run([IBID, "serve", model, "--port", "0", *flags], capture_output=True, text=True, timeout=60)
+            ended = subprocess.run([IBID, "serve", model, "--port", "0", *flags], capture_output=True, text=True, timeout=600)
             assert ended.returncode != 0 and sentence in ended.stderr, ended
 
 

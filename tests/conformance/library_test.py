@@ -410,7 +410,7 @@ def test_the_page_for_users_runs():
         done = subprocess.run([compiler, "-Wall", "-Werror", f"-I{ROOT / 'include'}", source, f"-L{BUILD}", "-libid",
                                f"-Wl,-rpath,{BUILD}", "-o", program], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        done = subprocess.run([program], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([program], capture_output=True, text=True, timeout=600)
         assert done.returncode == 0 and '"choices"' in done.stdout, done
 
 

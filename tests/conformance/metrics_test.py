@@ -159,7 +159,7 @@ def read_slowly(users):
     request_id = users.new_id()
     body = {"prompt": "x", "max_tokens": 1900, "ignore_eos": True, "stream": True, "logprobs": 5}
     with users.server.connect(post_bytes("/v1/completions", body, users.headers(request_id)), receive_buffer=2048) as s:
-        eventually(lambda: f'"{request_id}"' in users.server.log_text(), 30)
+        eventually(lambda: f'"{request_id}"' in users.server.log_text())
         users.note(request_id, None)
         read_all(s)
 
@@ -193,7 +193,7 @@ class Line:
     """One connection that stays: its requests are finished, for log and metrics too, before the next is read."""
 
     def __init__(self, server):
-        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
 
     def get(self, path, request_id="line"):
         self.connection.request("GET", path, headers={"X-Api-Key": KEYS["alpha"], "X-Request-Id": request_id})
@@ -532,7 +532,7 @@ def test_other_engines_names_have_our_values():
 def promtool(*arguments, lint=None, **more):
     """`lint`: an expression that each complaint about names must fit; without it there must be none."""
     program = debian_program("prometheus", "usr/bin/promtool")
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, **more)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=600, **more)
     if lint and done.returncode == 3:
         assert all(re.search(lint, line) for line in done.stderr.splitlines() if line), done.stderr
     else:

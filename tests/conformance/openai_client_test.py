@@ -16,7 +16,7 @@ ASK = [{"role": "system", "content": "Answer shortly."}, {"role": "user", "conte
 
 
 def get(path):
-    with urllib.request.urlopen(URL + path, timeout=30) as answer:
+    with urllib.request.urlopen(URL + path, timeout=600) as answer:
         return json.load(answer)
 
 
@@ -79,7 +79,7 @@ def test_choices_are_the_request_with_the_next_seeds():
 
 
 def test_completions_take_texts_ids_and_lists_of_either():
-    ids = json.load(urllib.request.urlopen(urllib.request.Request(URL + "/tokenize", json.dumps({"prompt": "The sea"}).encode()), timeout=30))["tokens"]
+    ids = json.load(urllib.request.urlopen(urllib.request.Request(URL + "/tokenize", json.dumps({"prompt": "The sea"}).encode()), timeout=600))["tokens"]
     by_text, by_ids = complete("The sea", seed=3), complete(ids, seed=3)
     assert by_text.choices[0].text == by_ids.choices[0].text
     both = complete(["The sea", "A hill"], seed=3)

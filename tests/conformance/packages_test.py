@@ -224,12 +224,12 @@ def check_service(root):
     flags = re.findall(r"--[a-z-]+", (root / "etc/default/ibid").read_text().replace("--help-all", ""))
     assert flags and set(flags) <= flags_of("serve"), flags
     # What the server makes of them: the port is tried, the model is not there.
-    done = subprocess.run([IBID, "serve", root / "none.gguf", *shlex.split(settings["IBID_OPTIONS"].replace("8080", "0"))], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([IBID, "serve", root / "none.gguf", *shlex.split(settings["IBID_OPTIONS"].replace("8080", "0"))], capture_output=True, text=True, timeout=600)
     assert done.returncode in (2, 4) and "none.gguf" in done.stderr, done
     if shutil.which("systemd-analyze"):
         path = root / "ibid.service"
         path.write_text(unit.replace("/usr/bin/ibid", IBID).replace("=man:ibid-serve(1)", "=man:true(1)"))
-        told = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, timeout=60)
+        told = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, timeout=600)
         ours = [line for line in (told.stdout + told.stderr).splitlines() if "ibid.service" in line and "User" not in line]
         assert not ours, ours
 

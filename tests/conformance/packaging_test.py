@@ -39,13 +39,13 @@ def test_systemd_accepts_the_unit():
         path = folder + "/ibid.service"
         with open(path, "w") as copy:
             copy.write(unit().replace("/usr/local/bin/ibid", IBID))
-        done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, timeout=600)
         told = done.stdout + done.stderr
         # Settings of other units of this machine are not ours.
         ours = [line for line in told.splitlines() if "ibid.service" in line]
         assert done.returncode == 0 and not ours, told
         secured = subprocess.run(["systemd-analyze", "security", "--offline=yes", "--threshold=30", path], capture_output=True,
-                                 text=True, timeout=60)
+                                 text=True, timeout=600)
         assert secured.returncode == 0, secured.stdout[-300:] + secured.stderr
         return re.search(r"Overall exposure level.*: (\S+ \w+)", secured.stdout)[1]
 
@@ -69,7 +69,7 @@ def container():
     script = ("import dockerfile, json, sys; print(json.dumps([[c.cmd, c.flags, c.value] for c in "
               "dockerfile.parse_file(sys.argv[1])]))")
     python = venv("venv-packaging", "dockerfile==3.4.0") / "python"
-    done = subprocess.run([python, "-c", script, ROOT / "packaging/Containerfile"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([python, "-c", script, ROOT / "packaging/Containerfile"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     stages = []
     for name, flags, value in json.loads(done.stdout):
@@ -206,7 +206,7 @@ def rendered(*values, release="ibid"):
     """The objects of a release with these values, as the API server's schemas find them right."""
     words = [word for value in values for word in ("--set-json", value)]
     done = subprocess.run([helm(), "template", release, ROOT / "packaging/chart", "--namespace", "models", "--kube-version", "1.33.0",
-                           *words], capture_output=True, text=True, timeout=60)
+                           *words], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(done.stdout)
@@ -215,7 +215,7 @@ def rendered(*values, release="ibid"):
 
 
 def test_the_charts_defaults_are_the_manifests():
-    done = subprocess.run([helm(), "lint", "--strict", ROOT / "packaging/chart"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([helm(), "lint", "--strict", ROOT / "packaging/chart"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     by_kind = {doc["kind"]: doc for doc in rendered()}
     assert by_kind == {doc["kind"]: doc for doc in documents("packaging/kubernetes/ibid.yaml")}
@@ -247,7 +247,7 @@ def test_the_chart_refuses_values_that_it_does_not_know():
     for value, named in (('replica=3', "replica"), ('metricsNames="sglang"', "metricsNames"), ('drainSeconds=0', "drainSeconds"),
                          ('model={"file":"/etc/passwd"}', "file"), ('kvEvents={"port":"x"}', "port"),
                          ('autoscaling={"minReplicas":9}', "autoscaling.maxReplicas must be at least")):
-        done = subprocess.run([helm(), "template", "x", ROOT / "packaging/chart", "--set-json", value], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([helm(), "template", "x", ROOT / "packaging/chart", "--set-json", value], capture_output=True, text=True, timeout=600)
         assert done.returncode != 0 and named in done.stderr, (value, done.stderr)
 
 

@@ -81,7 +81,7 @@ class RawClient {
     buffer.append(bytes, static_cast<size_t>(n));
     return true;
   }
-  bool receive_until(std::string_view text, double seconds = 60) {
+  bool receive_until(std::string_view text, double seconds = 600) {
     while (buffer.find(text) == std::string::npos) {
       if (!receive(seconds)) return false;
     }
@@ -96,7 +96,7 @@ class RawClient {
     }
     return false;
   }
-  HttpAnswer answer(double seconds = 60) {
+  HttpAnswer answer(double seconds = 600) {
     HttpAnswer a;
     if (!receive_until("\r\n\r\n", seconds)) return a;
     const size_t end = buffer.find("\r\n\r\n") + 4;
@@ -140,7 +140,7 @@ class RawClient {
     send("DELETE " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) + "\r\n");
     return answer();
   }
-  HttpAnswer post(std::string_view path, std::string_view body, std::string_view headers = "", double seconds = 10) {
+  HttpAnswer post(std::string_view path, std::string_view body, std::string_view headers = "", double seconds = 600) {
     send(post_text(path, body, headers));
     return answer(seconds);
   }

@@ -59,9 +59,9 @@ def test_a_killed_server_is_replaced_and_its_answers_go_on():
                 return "Serving " in pathlib.Path(log.name).read_text()
 
             assert eventually(is_ready, seconds=300), log.read()[-2000:]
-            assert len(json.load(urllib.request.urlopen(url + "/v1/models", timeout=60))["data"]) == 1
+            assert len(json.load(urllib.request.urlopen(url + "/v1/models", timeout=600))["data"]) == 1
             try:
-                urllib.request.urlopen(urllib.request.Request(url + "/v1/completions", b'{"prompt": "a", "temperature": "hot"}'), timeout=60)
+                urllib.request.urlopen(urllib.request.Request(url + "/v1/completions", b'{"prompt": "a", "temperature": "hot"}'), timeout=600)
                 raise AssertionError("it was not refused")
             except urllib.error.HTTPError as error:
                 assert error.code == 400 and json.load(error)["error"]["param"] == "temperature"
@@ -91,11 +91,11 @@ def test_a_killed_server_is_replaced_and_its_answers_go_on():
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(timeout=60)
+                process.wait(timeout=600)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        assert eventually(lambda: not servers_of(model), seconds=60), servers_of(model)
+        assert eventually(lambda: not servers_of(model), seconds=600), servers_of(model)
 
 
 if __name__ == "__main__":

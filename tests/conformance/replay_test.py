@@ -101,7 +101,7 @@ def test_what_is_no_record_is_refused_with_a_sentence():
             code, _, log = replay(file)
             assert code == 1 and log.startswith("error: ") and re.search(sentence, log), log
         model = tiny_model.make(str(folder / "tiny"))
-        done = subprocess.run([IBID, "serve", model, "--port", "0", "--record", str(folder / "text")], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([IBID, "serve", model, "--port", "0", "--record", str(folder / "text")], capture_output=True, text=True, timeout=600)
         assert done.returncode == 4 and "is there already" in done.stderr, (done.returncode, done.stderr)
 
 

@@ -43,7 +43,7 @@ def body_of(i, stream=True):
 
 def events_of(server, body, most=None):
     """The first choice of each event of a stream, as far as it is read."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
     assert response.status == 200, response.read()
@@ -118,7 +118,7 @@ def test_a_moved_request_goes_on_on_another():
         with one, two:
             body = {**body_of(0), "max_tokens": 3000}
             del body["seed"]
-            connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=60)
+            connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=600)
             connection.request("POST", "/v1/completions", json.dumps(body), {"X-Request-Id": "this-one"})
             response = connection.getresponse()
             first = json.loads(response.readline().removeprefix(b"data: "))

@@ -31,7 +31,7 @@ def model(folder, name, generation=None, template=True, bos=False):
 
 def run(*arguments, code=0):
     """Its standard output, as bytes, and its standard error."""
-    done = subprocess.run([IBID, "run", *(str(a) for a in arguments)], capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run([IBID, "run", *(str(a) for a in arguments)], capture_output=True, timeout=600, stdin=subprocess.DEVNULL)
     assert done.returncode == code, done
     return done.stdout, done.stderr.decode()
 
@@ -73,7 +73,7 @@ def test_pictures_of_a_chat():
         """Lines of a pipe: its messages afterwards, and what it said on standard error."""
         with tempfile.TemporaryDirectory() as folder:
             history = f"{folder}/chat.json"
-            done = subprocess.run([IBID, "run", PICTURES, *flags, "-n", "2", "--ignore-eos", "--history", history], timeout=60,
+            done = subprocess.run([IBID, "run", PICTURES, *flags, "-n", "2", "--ignore-eos", "--history", history], timeout=600,
                                   capture_output=True, input="\n".join((*lines, "")).encode())
             assert done.returncode == 0, done
             kept = pathlib.Path(history)

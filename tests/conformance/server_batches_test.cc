@@ -38,7 +38,7 @@ class BatchServer {
   std::string content(const std::string& file) const { return *read_whole(batches->files().path_of(file)); }
   // As it is when it has ended.
   Batch ended(const std::string& id, const std::string& tenant) const {
-    EXPECT_TRUE(eventually([&] { return batches->find(id, tenant)->is_over(); }, 60)) << id;
+    EXPECT_TRUE(eventually([&] { return batches->find(id, tenant)->is_over(); })) << id;
     return *batches->find(id, tenant);
   }
 
@@ -97,7 +97,7 @@ TEST(ServerBatches, FastBatchCountsAndIsCancelledBeforeItsNextLine) {
   const TempFolder folder;
   const BatchServer now(folder.path(), "");
   const std::string id = now.begin("", std::vector<std::string>(kMany, kRefused));
-  ASSERT_TRUE(eventually([&] { return now.batches->find(id, "")->n_failed > 0; }, 60));
+  ASSERT_TRUE(eventually([&] { return now.batches->find(id, "")->n_failed > 0; }));
   EXPECT_FALSE(now.batches->find(id, "")->is_over()) << "counts go on while it runs";
   const int64_t n_before = now.batches->cancel(id, "")->n_failed;
   const Batch batch = now.ended(id, "");
@@ -111,7 +111,7 @@ TEST(ServerBatches, AnotherTenantsComesWhileOnesLinesAreAnsweredAtOnce) {
   const TempFolder folder;
   const BatchServer now(folder.path(), "a:key-of-a-1\nb:key-of-b-1\n");
   const std::string many = now.begin("a", std::vector<std::string>(kMany, kRefused));
-  ASSERT_TRUE(eventually([&] { return now.batches->find(many, "a")->n_total > 0; }, 60));
+  ASSERT_TRUE(eventually([&] { return now.batches->find(many, "a")->n_total > 0; }));
   EXPECT_EQ(now.ended(now.begin("b", {R"({"prompt":"x"})"}), "b").n_completed, 1);
   EXPECT_FALSE(now.batches->find(many, "a")->is_over());
   now.batches->cancel(many, "a");
@@ -124,9 +124,9 @@ TEST(ServerBatches, AnotherTenantsComesWhileOnesLinesAreLong) {
   now.server.backend.frozen = true;  // whatever is asked stays under way
   const std::string x = R"({"prompt":"x"})";
   const std::string many = now.begin("a", std::vector<std::string>(400, x));
-  ASSERT_TRUE(eventually([&] { return now.server.backend.n_submitted == Batches::kAtOnce; }, 60));
+  ASSERT_TRUE(eventually([&] { return now.server.backend.n_submitted == Batches::kAtOnce; }));
   const std::string one = now.begin("b", {x});
-  EXPECT_TRUE(eventually([&] { return now.server.backend.n_submitted == Batches::kAtOnce + 1; }, 60)) << "b's is asked";
+  EXPECT_TRUE(eventually([&] { return now.server.backend.n_submitted == Batches::kAtOnce + 1; })) << "b's is asked";
   now.server.backend.frozen = false;
   EXPECT_EQ(now.ended(one, "b").n_completed, 1);
   EXPECT_EQ(now.ended(many, "a").n_completed, 400);
@@ -225,7 +225,7 @@ TEST(ServerBatches, LinesAreReadInPlaceIfTheirFilesCannotBeMade) {
   BatchServer now(folder.path(), "");
   now.server.backend.frozen = true;
   const std::string id = now.begin("", {R"({"prompt":"x"})", kRefused});
-  ASSERT_TRUE(eventually([&] { return now.batches->find(id, "")->n_failed == 1; }, 60));
+  ASSERT_TRUE(eventually([&] { return now.batches->find(id, "")->n_failed == 1; }));
   std::filesystem::remove_all(folder.path("files"));
   now.server.backend.frozen = false;
   const Batch batch = now.ended(id, "");
@@ -242,7 +242,7 @@ TEST(ServerBatches, BatchWithLostOrChangedInputKeepsItsLines) {
     {
       const BatchServer now(folder.path(), keys);
       id = now.begin("a", std::vector<std::string>(50, x));
-      ASSERT_TRUE(eventually([&] { return now.batches->find(id, "a")->n_completed > 0; }, 60));
+      ASSERT_TRUE(eventually([&] { return now.batches->find(id, "a")->n_completed > 0; }));
       const std::string input = now.batches->files().path_of(now.batches->find(id, "a")->input_file);
       is_gone ? static_cast<void>(std::filesystem::remove(input)) : std::filesystem::resize_file(input, 20);
     }

@@ -68,7 +68,7 @@ class LogFile {
 };
 
 // Waits for what must come about; the deadline is there for what never does, and no test may count on it.
-inline bool eventually(const std::function<bool()>& holds, double seconds = 60) {
+inline bool eventually(const std::function<bool()>& holds, double seconds = 600) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
     if (holds()) return true;

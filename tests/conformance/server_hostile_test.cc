@@ -101,10 +101,10 @@ TEST(ServerSlow, HeadersBodiesAndIdleConnectionsHaveDeadlines) {
   header.send("GET /health HTTP/1.1\r\nHo");
   body.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
   EXPECT_EQ(after.get("/health").status, 200);
-  EXPECT_TRUE(header.closed_within(60));
-  EXPECT_TRUE(body.closed_within(60));
-  EXPECT_TRUE(idle.closed_within(60));
-  EXPECT_TRUE(after.closed_within(60));
+  EXPECT_TRUE(header.closed_within(600));
+  EXPECT_TRUE(body.closed_within(600));
+  EXPECT_TRUE(idle.closed_within(600));
+  EXPECT_TRUE(after.closed_within(600));
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
 }
 
@@ -114,7 +114,7 @@ TEST(ServerSlow, AnIdleDeadlineHoldsAfterAStreamToo) {
   TestServer server(options);
   RawClient client(server.port());
   EXPECT_EQ(client.post("/v1/completions", R"({"prompt":"x","max_tokens":3,"stream":true})").status, 200);
-  EXPECT_TRUE(client.closed_within(60));
+  EXPECT_TRUE(client.closed_within(600));
 }
 
 TEST(ServerLimits, BytesAndConnectionsAreBounded) {
@@ -227,7 +227,7 @@ TEST(ServerLimits, NoLargeBodyIsReadWithoutAKey) {
   const HttpAnswer told = stranger.answer();
   EXPECT_EQ(told.status, 401);
   EXPECT_NE(told.body.find("invalid_api_key"), std::string::npos);
-  EXPECT_TRUE(stranger.closed_within(60));
+  EXPECT_TRUE(stranger.closed_within(600));
   EXPECT_EQ(small.post("/v1/completions", R"({"prompt":"a"})").status, 401);
   EXPECT_EQ(small.get("/health").status, 200) << "the connection of a small one stays";
   known.send(head + "Authorization: Bearer secret-key\r\n\r\n");
@@ -280,7 +280,7 @@ TEST(ServerLife, DrainingEndsIdleConnectionsAndLetsStreamsEnd) {
   ASSERT_TRUE(stream.receive_until("data: "));
   server.front->set_draining();
   server.http->drain();
-  EXPECT_TRUE(idle.closed_within(60));
+  EXPECT_TRUE(idle.closed_within(600));
   EXPECT_EQ(read_events(stream.answer().body).text, FakeBackend::answer("x", 1, 50));
   EXPECT_TRUE(eventually([&] { return server.http->n_connections() == 0; }));
   EXPECT_FALSE(RawClient(server.port()).connected());

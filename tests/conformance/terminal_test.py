@@ -55,7 +55,7 @@ class Terminal:
                 self.screen.feed(more)
         return True
 
-    def until_screen(self, pattern, seconds=60):
+    def until_screen(self, pattern, seconds=600):
         """What is to be seen now, once it has the pattern."""
         end = time.monotonic() + seconds
         while not re.search(pattern, self.screen.text(), re.S):
@@ -66,7 +66,7 @@ class Terminal:
     def text(self):
         return COLORS.sub("", self.raw)
 
-    def until(self, pattern, seconds=60):
+    def until(self, pattern, seconds=600):
         """What was shown since the last of these, up to the pattern."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -220,7 +220,7 @@ def test_tools_are_answered_by_hand_or_refused():
 
 def run(*arguments, code=0, **more):
     more = more if "input" in more else {"stdin": subprocess.DEVNULL, **more}
-    done = subprocess.run([IBID, "run", *(str(a) for a in arguments)], capture_output=True, timeout=60, text=True, **more)
+    done = subprocess.run([IBID, "run", *(str(a) for a in arguments)], capture_output=True, timeout=600, text=True, **more)
     assert done.returncode == code, done
     return done.stdout, done.stderr
 

@@ -32,7 +32,7 @@ def check(choice, names):
 
 def test_a_required_call_is_whole_and_valid_every_time():
     named = {"type": "function", "function": {"name": "get_weather"}}
-    with Server([IBID, "serve", *default_model(), "--port", 0], seconds=120) as server, concurrent.futures.ThreadPoolExecutor(16) as pool:
+    with Server([IBID, "serve", *default_model(), "--port", 0], seconds=600) as server, concurrent.futures.ThreadPoolExecutor(16) as pool:
         for choice in pool.map(lambda seed: ask(server, seed), range(150)):
             check(choice, ("get_weather", "now"))
         for choice in pool.map(lambda seed: ask(server, seed, tool_choice=named), range(50)):

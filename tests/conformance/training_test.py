@@ -41,7 +41,7 @@ def trained(kind, work, *options):
 
 def answered(*options):
     """The answer of a server with these drafts, and how many it verified and accepted of a request that drafts at any price."""
-    with Server([IBID, "serve", *default_model(), "--port", 0, "--threads", 2, *options], seconds=120) as server:
+    with Server([IBID, "serve", *default_model(), "--port", 0, "--threads", 2, *options], seconds=600) as server:
         def answer(prompt, **more):
             body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": 80, "temperature": 0.8, "seed": 3, **more}
             return server.post("/v1/chat/completions", body)["choices"][0]["message"]["content"]
@@ -62,7 +62,7 @@ def test_heads_are_trained_exported_and_used():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         text, work = folder / "text.jsonl", folder / "work"
-        with Server([IBID, "serve", *default_model(), "--port", 0, "--max-sequences", 16, "--no-page"], seconds=120) as server:
+        with Server([IBID, "serve", *default_model(), "--port", 0, "--max-sequences", 16, "--no-page"], seconds=600) as server:
             run(python(), TOOLS / "write_head_text.py", "--port", server.port, "--tokens", 4000, "--streams", 12, "--out", text)
         run(python(), TOOLS / "train_heads.py", "prepare", default_model_file(), text, work, "--outputs", 512, "--layers", "8,18,30")
         plain, _ = answered("--spec", "off")

@@ -122,7 +122,7 @@ TEST(LoadClient, KeepsToArrivalTimesAndLeavesOnRequest) {
   LoadRequest later = stream_of("y", 3);
   later.at = client.now() + 0.2;
   const size_t late = client.start(later);
-  ASSERT_TRUE(client.wait(5, [&](const auto& answers) { return !answers[gone].events.empty(); }));
+  ASSERT_TRUE(client.wait(900, [&](const auto& answers) { return !answers[gone].events.empty(); }));
   client.leave(gone);
   ASSERT_TRUE(client.wait_for_all(5));
   EXPECT_NE(client.answers()[gone].error, "");

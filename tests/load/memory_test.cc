@@ -118,7 +118,7 @@ TEST_F(SlowMemory, HostileLoadStaysBelowTheLimitAndIsRefusedByQueueAlone) {
   EXPECT_GT(n_whole, 20);
   EXPECT_GT(n_refused, 0);
   EXPECT_LT(peak, kLimit);
-  EXPECT_TRUE(soon(10, [&] {
+  EXPECT_TRUE(soon([&] {
     const EngineView view = server.engine();
     return view.running + view.waiting + view.in_use == 0;
   }));

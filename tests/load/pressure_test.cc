@@ -46,7 +46,7 @@ TEST_F(SlowPressure, ABurstBeyondTheQueueGets429AtOnceAndWhatRunsGoesOn) {
 
   LoadClient client(server.target());
   for (const LoadRequest& request : honest) client.start(request);
-  ASSERT_TRUE(client.wait(30, all_begun));
+  ASSERT_TRUE(client.wait(kPatience, all_begun));
   LoadClient crowd(server.target());
   for (const LoadRequest& request : streams_of(300, 4, 2)) crowd.start(request);
   ASSERT_TRUE(client.wait_for_all(60));
@@ -70,8 +70,8 @@ TEST_F(SlowPressure, ABurstBeyondTheQueueGets429AtOnceAndWhatRunsGoesOn) {
   }
   const std::vector<LoadAnswer> answers = client.answers();
   for (size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(same_bytes(alone[i], read_stream(answers[i]))) << i;
-  EXPECT_TRUE(soon(5, [&] { return is_empty(server); }));
-  EXPECT_TRUE(soon(5, [&] { return server.n_descriptors() <= n_descriptors; }));
+  EXPECT_TRUE(soon([&] { return is_empty(server); }));
+  EXPECT_TRUE(soon([&] { return server.n_descriptors() <= n_descriptors; }));
 }
 
 constexpr int64_t kKvBytes = int64_t{256} << 20;
@@ -131,7 +131,7 @@ TEST_F(SlowPressure, StalledReadersSlowNoOtherAndAreEnded) {
   }
   EXPECT_EQ(n_ended, 24) << "each by the rule of --max-stream-backlog, while the others went on";
   EXPECT_LE(growth, 256) << "16 KiB are gathered, and what they become as JSON";
-  EXPECT_TRUE(soon(5, [&] { return is_empty(server); }));
+  EXPECT_TRUE(soon([&] { return is_empty(server); }));
 }
 
 // Steps from a client's going until `is_free` holds. Between the two looks at the engine a machine may do other things;
@@ -146,13 +146,13 @@ int64_t steps_until_free(const ServeProcess& server, Begin begin, IsFree is_free
     EXPECT_FALSE(is_free(before));
     client.leave(leaver);
     EngineView after;
-    EXPECT_TRUE(soon(20, [&] {
+    EXPECT_TRUE(soon([&] {
       after = server.engine();
       return is_free(after);
     }));
     steps.push_back(static_cast<double>(after.steps - before.steps));
     for (size_t k = 0; k < client.answers().size(); ++k) client.leave(k);
-    EXPECT_TRUE(soon(10, [&] { return is_empty(server); }));
+    EXPECT_TRUE(soon([&] { return is_empty(server); }));
   }
   return static_cast<int64_t>(percentiles_of(steps).p50);
 }
@@ -167,7 +167,7 @@ TEST_F(SlowPressure, AClientThatGoesFreesItsBlocksWithinTwoSteps) {
       server,
       [](LoadClient& client, int) {
         const size_t leaver = client.start(stream_of("Once upon a time", 900));
-        EXPECT_TRUE(client.wait(20, all_begun));
+        EXPECT_TRUE(client.wait(kPatience, all_begun));
         return leaver;
       },
       [](const EngineView& view) { return view.in_use == 0; });
@@ -175,7 +175,7 @@ TEST_F(SlowPressure, AClientThatGoesFreesItsBlocksWithinTwoSteps) {
       server,
       [&](LoadClient& client, int i) {
         const size_t leaver = client.start(stream_of(std::to_string(i) + long_prompt, 5));
-        EXPECT_TRUE(soon(20, [&] { return server.engine().in_use > 0; }));
+        EXPECT_TRUE(soon([&] { return server.engine().in_use > 0; }));
         EXPECT_TRUE(client.answers()[leaver].events.empty());
         return leaver;
       },
@@ -184,9 +184,9 @@ TEST_F(SlowPressure, AClientThatGoesFreesItsBlocksWithinTwoSteps) {
       server,
       [&](LoadClient& client, int i) {
         for (const LoadRequest& request : streams_of(8, 900, static_cast<uint64_t>(i))) client.start(request);
-        EXPECT_TRUE(client.wait(20, all_begun));
+        EXPECT_TRUE(client.wait(kPatience, all_begun));
         const size_t leaver = client.start(stream_of("Once upon a time", 900));
-        EXPECT_TRUE(soon(20, [&] { return server.engine().waiting == 1; }));
+        EXPECT_TRUE(soon([&] { return server.engine().waiting == 1; }));
         return leaver;
       },
       [](const EngineView& view) { return view.waiting == 0; });
@@ -197,7 +197,7 @@ TEST_F(SlowPressure, AClientThatGoesFreesItsBlocksWithinTwoSteps) {
     EXPECT_LE(prefill, 2);
     EXPECT_LE(queue, 2);
   }
-  EXPECT_TRUE(soon(5, [&] { return server.n_descriptors() <= n_descriptors; }));
+  EXPECT_TRUE(soon([&] { return server.n_descriptors() <= n_descriptors; }));
 }
 
 }  // namespace

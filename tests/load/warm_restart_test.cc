@@ -48,7 +48,7 @@ TEST_F(SlowWarmRestart, AfterAKillTheOwnPrefixIsFoundOnDiskAndNoOthers) {
     ServeProcess server(flags);
     cold = ask(server, prompt, "mine");
     double before = -1, now = 0;
-    EXPECT_TRUE(soon(20, [&] {
+    EXPECT_TRUE(soon([&] {
       before = std::exchange(now, server.metric("ibid_cache_disk_io_bytes_total{way=\"written\"}"));
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       return now > 0 && now == before;

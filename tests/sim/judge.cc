@@ -90,7 +90,7 @@ std::vector<Judged> judge_seeds(std::span<const uint64_t> seeds, int64_t n_steps
                                 const std::function<void()>& prepare) {
   std::vector<Judged> out;
   std::vector<Child> children;
-  const int seconds = static_cast<int>(60 + n_steps / 100);
+  const int seconds = static_cast<int>(600 + n_steps / 100);
   for (size_t begun = 0; out.size() < seeds.size();) {
     while (begun < seeds.size() && begun < out.size() + static_cast<size_t>(n_at_once))
       children.push_back(start(random_script(seeds[begun], n_steps), prepare, seconds)), ++begun;

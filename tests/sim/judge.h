@@ -11,7 +11,7 @@
 namespace ibid::sim {
 
 // simulate() in a child; `prepare` runs there first.
-Verdict judge(const Script& script, const std::function<void()>& prepare = {}, int seconds = 60);
+Verdict judge(const Script& script, const std::function<void()>& prepare = {}, int seconds = 600);
 
 // The scripts of these seeds, `n_at_once` children at a time; in the seeds' order. Stops early after the first failure.
 struct Judged {
