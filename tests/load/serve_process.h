@@ -38,7 +38,7 @@ class DefaultModelTest : public ::testing::Test {
   }
 };
 
-// Seconds after which a wait takes what it waits for to hang. Far above what the busiest machine needs: no limit on latency.
+// Seconds after which what a wait is for is taken to hang: far above what a busy machine needs, so no limit on latency.
 constexpr double kPatience = 900;
 
 // Polls; for what another process does.
