@@ -29,8 +29,7 @@ _RENAMED = {"max_model_len": "ctx", "max_num_seqs": "max_sequences", "max_num_ba
 _ALWAYS: dict[str, tuple[Any, ...]] = {
     "tensor_parallel_size": (1,), "pipeline_parallel_size": (1,), "dtype": ("auto",), "trust_remote_code": (False,),
     "enforce_eager": (True, False), "enable_prefix_caching": (True,), "enable_chunked_prefill": (True,),
-    "disable_log_stats": (True, False), "tokenizer_mode": ("auto",), "runner": ("auto",), "task": ("auto", "generate", "embed", "score"),
-    "kv_dtype": ("auto",)}
+    "disable_log_stats": (True, False), "tokenizer_mode": ("auto",), "runner": ("auto",), "task": ("auto", "generate", "embed", "score")}
 
 
 def engine_options(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +39,7 @@ def engine_options(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
         name = _RENAMED.get(name, name)
         if value is None or value in _ALWAYS.get(name, ()):
             continue
-        if name in _ALWAYS and name != "kv_dtype":
+        if name in _ALWAYS:
             raise ValueError(f"{name} must be {' or '.join(repr(v) for v in _ALWAYS[name])}: ibid has nothing else.")
         if name == "gpu_memory_utilization":
             raise ValueError("gpu_memory_utilization is a share; ibid takes memory=\"4G\", of the whole process.")

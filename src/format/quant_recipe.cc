@@ -20,6 +20,12 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return out;
+}
+
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> known) {
   return std::ranges::find(known, text) != known.end();
 }
@@ -40,6 +46,7 @@ class Reader {
     ASSIGN_OR_RETURN(method_, text(json_, "quant_method", ""));
     method_ = lower(method_);
     QuantRecipe recipe;
+    recipe.kv_type = kv_type();
     if (method_.empty()) return bad("has no quant_method");
     if (method_ == "auto-round") {
       ASSIGN_OR_RETURN(std::string packing, text(json_, "packing_format", ""));
@@ -203,6 +210,21 @@ class Reader {
       return {};
     }
     return refuse("format", format);
+  }
+
+  // ModelOpt's kv_cache_quant_algo, or compressed-tensors' kv_cache_scheme, which other writers spell in one word. Who
+  // does not ask for it is not refused a folder for it: what is not understood is a type that nothing knows.
+  std::string kv_type() const {
+    for (const std::string_view key : {"kv_cache_quant_algo", "kv_cache_scheme"}) {
+      const Json* scheme = json_.find(key);
+      if (scheme == nullptr || scheme->is_null()) continue;
+      if (scheme->string() != nullptr) return upper(scheme->string()->substr(0, 100));
+      const Json *type = scheme->find("type"), *bits = scheme->find("num_bits");
+      if (type == nullptr || type->string() == nullptr || bits == nullptr || bits->integer() == nullptr)
+        return upper(scheme->text().substr(0, 100));
+      return (*type->string() == "float" ? "FP" : upper(*type->string())) + std::to_string(*bits->integer());
+    }
+    return {};
   }
 
   // [rows, columns], or "128x128".

@@ -35,6 +35,7 @@ struct QuantRecipe {
   std::vector<int64_t> group_lens;  // that matrices may have; else as their shapes have it
   std::vector<int> bits;            // that codes may have; empty: any
   int64_t block_rows = 128, block_columns = 128;  // of FP8's scales
+  std::string kv_type;  // of keys and values, in capitals: "FP8", "INT8" or another; empty: no word of it
 };
 
 // Of a folder's config.json and the files beside it, the recipe as JSON with a `quant_method`; empty: there is none.

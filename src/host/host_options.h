@@ -48,7 +48,8 @@ struct ModelArgs {
   int64_t memory_bytes = 0;   // what the process may hold; 0: what the machine has
   int64_t process_bytes = 0;  // what it holds without any model; 0: what it holds now
   KvTypes kv_dtype;
-  std::optional<Isa> isa;  // none: the best of this CPU
+  bool own_kv_dtype = false;  // kv_dtype is the one that a folder's recipe names; F16 where it names none
+  std::optional<Isa> isa;     // none: the best of this CPU
   NumaPolicy numa;
   bool reference_kernels = false;
   AdapterArgs adapters;

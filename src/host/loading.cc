@@ -288,6 +288,9 @@ Result<Loaded> size_with(const LoadedText& text, int32_t context_len, const Mode
   out.file = text.file;
   out.tokenizer = text.tokenizer;
   out.kv_dtype = args.kv_dtype;
+  if (args.own_kv_dtype) {
+    ASSIGN_OR_RETURN(out.kv_dtype, own_kv_types(*out.file));
+  }
   out.team = std::make_shared<ThreadTeam>(args.threads > 0 ? args.threads : usable_cores());
   out.stream = std::make_shared<Stream>(*out.team);
   out.context_len = context_len;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/quoted.h"
 #include "format/quant_recipe.h"
 #include "kernels/paged_kv.h"
 #include "model/arch/architecture.h"
@@ -483,6 +484,16 @@ Result<ModelConfig> read_config(const ModelFile& file) {
   TRY(validate(config));
   TRY(read_quant_recipe(file));
   return config;
+}
+
+Result<KvTypes> own_kv_types(const ModelFile& file) {
+  ASSIGN_OR_RETURN(const QuantRecipe recipe, read_quant_recipe(file));
+  if (recipe.kv_type.empty()) return KvTypes();
+  if (recipe.kv_type == "FP8") return KvTypes(KvType::kF8);
+  if (recipe.kv_type == "INT8") return KvTypes(KvType::kI8);
+  return unsupported(file.path() + ": its keys and values are of type " + in_quotes(recipe.kv_type) +
+                         ", which ibid does not have; choose one of " + std::string(kKvTypeNames),
+                     "kv_dtype");
 }
 
 }  // namespace ibid

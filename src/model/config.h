@@ -262,6 +262,10 @@ struct ModelConfig {
 
 Result<ModelConfig> read_config(const ModelFile& file);
 
+// The types of keys and values that a folder's recipe asks for, as vLLM's --kv-cache-dtype auto: E4M3 or int8, with our
+// scales instead of the folder's (kernels/kv_codes.h); F16 where it asks for none. An error names any other type.
+Result<KvTypes> own_kv_types(const ModelFile& file);
+
 // The checks that do not depend on the container; part of read_config.
 Status validate(const ModelConfig& config);
 

@@ -427,5 +427,28 @@ TEST(QuantisedFolders, ARecipeIsFoundWhereItsWriterPutsIt) {
   }
 }
 
+TEST(QuantisedFolders, TypesOfKeysAndValuesAreThoseOfTheRecipe) {
+  const auto types_of = [](const std::string& recipe) {
+    const Result<KvTypes> types = own_kv_types(ModelFile(ModelFile::Parts{.quant_recipe_json = recipe}));
+    return types ? types->name() : types.error().message;
+  };
+  const auto compressed = [&](const std::string& scheme) {
+    return types_of(R"({"quant_method":"compressed-tensors","kv_cache_scheme":)" + scheme + "}");
+  };
+  EXPECT_EQ(types_of(""), "F16");
+  EXPECT_EQ(types_of(R"({"quant_method":"gptq","bits":4})"), "F16");
+  EXPECT_EQ(compressed("null"), "F16");
+  EXPECT_EQ(compressed(R"({"num_bits":8,"type":"float","strategy":"tensor","dynamic":false,"symmetric":true})"), "F8");
+  EXPECT_EQ(compressed(R"({"num_bits":8,"type":"int","symmetric":true})"), "I8");
+  EXPECT_EQ(types_of(R"({"quant_method":"modelopt","quant_algo":"FP8","kv_cache_quant_algo":"FP8"})"), "F8");
+  EXPECT_EQ(types_of(R"({"quant_method":"modelopt","quant_algo":"FP8","kv_cache_quant_algo":null})"), "F16");
+  // What is not understood is no reason to refuse the folder, unless it is asked for.
+  for (const char* scheme : {R"({"num_bits":4,"type":"float"})", R"({"type":"int"})", "[8]", "8", R"("static")"}) {
+    EXPECT_NE(compressed(scheme).find("choose one of f32"), std::string::npos) << compressed(scheme);
+    const std::string recipe = R"({"quant_method":"compressed-tensors","kv_cache_scheme":)" + std::string(scheme) + "}";
+    EXPECT_TRUE(read_quant_recipe(ModelFile(ModelFile::Parts{.quant_recipe_json = recipe})).ok()) << scheme;
+  }
+}
+
 }  // namespace
 }  // namespace ibid

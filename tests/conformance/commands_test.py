@@ -36,6 +36,27 @@ def test_a_wrong_command_or_flag_suggests_the_right_one():
         assert not re.search(r"[.;]; |\.\.|; ;", told), told  # one end
 
 
+def test_a_folders_recipe_chooses_the_types_of_keys_and_values():
+    with tempfile.TemporaryDirectory() as folder:
+        made = tiny_model.make(f"{folder}/tiny")
+        config = json.loads((made / "config.json").read_text())
+
+        def types(scheme, *flags):
+            recipe = {"quant_method": "compressed-tensors", "format": "dense", "kv_cache_scheme": scheme}
+            (made / "config.json").write_text(json.dumps({**config, "quantization_config": recipe}))
+            row, = csv.DictReader(io.StringIO(ibid("bench", made, "-p", 8, "-n", 0, "-r", 1, "-o", "csv", *flags)))
+            return row["type_k"], row["type_v"]
+
+        float8 = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+        assert types(float8) == ("f16", "f16")
+        assert types(float8, "--kv-dtype", "auto") == ("f8", "f8")
+        assert types(None, "--kv-dtype", "auto") == ("f16", "f16")
+        (made / "config.json").write_text(json.dumps({**config, "quantization_config": {
+            "quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "NVFP4"}}))
+        told = ibid("run", made, "-p", "x", *SOME, "--kv-dtype", "auto", code=1)
+        assert 'type "NVFP4", which ibid does not have' in told, told
+
+
 def test_every_error_ends_with_one_full_stop():
     with tempfile.TemporaryDirectory() as folder:
         for words, code in ((("run", "none.gguf"), 1), (("inspect", folder), 1), (("run", "-c", "abc"), 2), (("pull", "hf:x"), 1),
@@ -223,7 +244,8 @@ def test_every_message_of_a_server_has_a_time_and_reaches_its_log():
 
 
 if __name__ == "__main__":
-    main(test_a_wrong_command_or_flag_suggests_the_right_one, test_every_error_ends_with_one_full_stop, test_help_is_help,
+    main(test_a_wrong_command_or_flag_suggests_the_right_one, test_a_folders_recipe_chooses_the_types_of_keys_and_values,
+         test_every_error_ends_with_one_full_stop, test_help_is_help,
          test_help_has_two_levels_and_one_line_a_flag, test_pages_for_newcomers_name_flags_that_exist,
          test_models_and_prompts_are_taken_as_others_take_them, test_texts_and_messages_come_as_arguments_files_or_input,
          test_bench_takes_llama_benchs_flags, test_perplexity_scores_the_whole_text_and_compares,

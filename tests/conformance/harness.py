@@ -29,6 +29,9 @@ class Skip(Exception):
 
 def main(*tests):
     """Runs the tests, one line each; ends with 1 where one failed, with 77 where one had to be skipped."""
+    forgotten = [name for name, value in vars(sys.modules["__main__"]).items() if name.startswith("test_") and value not in tests]
+    if forgotten:
+        sys.exit(f"FAILED  never run: {', '.join(forgotten)}")
     failed = skipped = 0
     for test in tests:
         name, begin = test.__name__.removeprefix("test_").replace("_", " "), time.monotonic()

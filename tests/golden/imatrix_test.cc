@@ -135,6 +135,15 @@ TEST_F(Imatrix, IsReadAsItWasWrittenAndAddsUp) {
   EXPECT_FALSE(a.add(other).ok());
 }
 
+// Of an expert that no token used each input weighs the same.
+TEST_F(Imatrix, WeighsAnInputByTheMeanOfItsSquares) {
+  Importance importance;
+  importance.of["experts"] = {.n_inputs = 2, .squares = {4, 8, 0, 0, 3, 0}, .counts = {2, 0, 1}};
+  EXPECT_EQ(importance.weights("experts", 3, 2).value(), (std::vector<float>{2, 4, 1, 1, 3, 0}));
+  EXPECT_EQ(importance.weights("others", 3, 2).value(), std::vector<float>());
+  EXPECT_FALSE(importance.weights("experts", 2, 2));
+}
+
 TEST_F(Imatrix, HostileFilesAreSentences) {
   const auto refused = [&](const std::function<void(GgufWriter&)>& make, const std::string& because) {
     GgufWriter writer;

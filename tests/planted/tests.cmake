@@ -54,8 +54,8 @@ file(GLOB unit_tests CONFIGURE_DEPENDS src/cache/*_test.cc src/engine/schedule/s
   src/engine/reasoning_test.cc src/engine/step/speculation_test.cc src/engine/verification_test.cc src/engine/draft_model_test.cc src/engine/speculative_speed_test.cc
   src/engine/window_proposer_test.cc
   src/engine/rejection_test.cc src/engine/encoder_test.cc src/engine/hidden_of_drawn_rows_test.cc src/engine/taps_test.cc src/engine/refused_drafts_test.cc
-  src/engine/adapters_test.cc src/engine/kv_eviction_test.cc tests/parity/keep_rows_test.cc src/engine/picture_encoder_test.cc tests/golden/vision_test.cc tests/property/pictures_test.cc src/model/adapters_test.cc src/model/linear_layer_test.cc
-  src/model/config_test.cc src/model/naive_reference_test.cc src/model/turned_experts_test.cc src/model/out_scale_test.cc src/model/quantised_folder_test.cc src/model/latent_attention_test.cc src/model/bad_ggufs_test.cc tests/golden/convert_test.cc tests/golden/group_quantise_test.cc tests/golden/quantise_folder_test.cc tests/parity/attention_codes_test.cc tests/parity/experts_test.cc tests/parity/recurrent_test.cc
+  src/engine/adapters_test.cc src/engine/kv_eviction_test.cc tests/parity/keep_rows_test.cc src/engine/picture_encoder_test.cc tests/golden/vision_test.cc tests/property/pictures_test.cc tests/property/kv_eviction_test.cc src/model/adapters_test.cc src/model/linear_layer_test.cc
+  src/model/config_test.cc src/model/naive_reference_test.cc src/model/turned_experts_test.cc src/model/out_scale_test.cc src/model/quantised_folder_test.cc src/model/latent_attention_test.cc src/model/bad_ggufs_test.cc tests/golden/convert_test.cc tests/golden/imatrix_test.cc src/format/type_rules_test.cc tests/golden/group_quantise_test.cc tests/golden/quantise_folder_test.cc tests/parity/attention_codes_test.cc tests/parity/experts_test.cc tests/parity/recurrent_test.cc
   src/image/*_test.cc
   src/engine/record/*_test.cc src/spec/*/*_test.cc tests/property/engine_property_test.cc)
 # The tests of grammars do not know of faults, and are not compiled again.

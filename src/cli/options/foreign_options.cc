@@ -85,6 +85,7 @@ void add_foreign_options(CLI::App* command, ModelArgs& o) {
             i == 0 ? "--cache-type-k" : "--cache-type-v",
             [&o, types, i](const std::string& name) {
               (*types)[i] = *kv_types_from_name(name);  // one flag alone is of both
+              o.own_kv_dtype = false;
               o.kv_dtype = {(*types)[0].value_or(*(*types)[i]).key, (*types)[1].value_or(*(*types)[i]).value};
             })
         ->group("")

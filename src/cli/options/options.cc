@@ -36,6 +36,8 @@ std::string check_isa(const std::string& name) {
   return isa_from_name(name) ? "" : "unknown value '" + name + "'; expected " + kIsas;
 }
 
+bool is_auto(const std::string& kv_dtype) { return kv_dtype == "auto" || kv_dtype == "AUTO"; }
+
 // The positional words of a command whose first is MODEL, unless -m has named that.
 struct Words {
   std::string first;
@@ -433,9 +435,14 @@ void add_machine_options(CLI::App* command, ModelArgs& o) {
            [](std::string_view text) { return read_bytes(text, 1 << 20, int64_t{1} << 50); });
   command
       ->add_option_function<std::string>(
-          "--kv-dtype", [&o](const std::string& name) { o.kv_dtype = *kv_types_from_name(name); },
-          "KV cache: " + std::string(kKvTypeNames))
-      ->check(CLI::Validator(kv_dtype_fault, "DTYPE"));
+          "--kv-dtype",
+          [&o](const std::string& name) {
+            o.own_kv_dtype = is_auto(name);
+            o.kv_dtype = kv_types_from_name(name).value_or(KvTypes());
+          },
+          "KV cache: auto (a folder's kv_cache_scheme), " + std::string(kKvTypeNames))
+      ->check(CLI::Validator(
+          [](const std::string& name) { return is_auto(name) ? std::string() : kv_dtype_fault(name); }, "DTYPE"));
   command
       ->add_option_function<std::string>(
           "--cpu-isa", [&o](const std::string& name) { o.isa = isa_from_name(name); },
