@@ -40,9 +40,11 @@ IBID_INLINE void store_i(int32_t* p, i32x16 x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), x.hi);
 }
+// Two loads that widen, and no shift between them: a fifth of attention over codes.
 IBID_INLINE i32x16 load_i8(const void* p) {
-  const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
-  return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+  const auto* bytes = static_cast<const char*>(p);
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))),
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + 8)))};
 }
 // Packing works inside 128-bit halves: the words of four lanes come out as 0 2 1 3.
 IBID_INLINE void store_i8(int8_t* p, i32x16 x) {
