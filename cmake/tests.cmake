@@ -14,10 +14,7 @@ set(united_tests cli_test model_test server_test conformance_suite)
 ibid_apart(src/cli/options/sampling_flags_test.cc src/model/model_test.cc src/model/model_without_test.cc)
 # What drives servers and commands and computes nothing itself.
 set(driving_tests cli_test server_test conformance_suite)
-set(quick_timeout 900)
-if(IBID_SANITIZE)
-  set(quick_timeout 1200)
-endif()
+set(quick_timeout 1800)  # seconds: a bound on a hang
 
 function(ibid_test name module)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})

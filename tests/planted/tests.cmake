@@ -66,4 +66,4 @@ target_link_libraries(planted_suite PRIVATE planted_engine planted_model planted
   GTest::gtest_main ${RAPIDCHECK})
 target_include_directories(planted_suite PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests)
 add_test(NAME planted_suite COMMAND planted_suite --gtest_brief=1 --gtest_filter=*Planted*)
-set_tests_properties(planted_suite PROPERTIES LABELS quick TIMEOUT 600)
+set_tests_properties(planted_suite PROPERTIES LABELS quick TIMEOUT 1800)
