@@ -440,7 +440,7 @@ void add_machine_options(CLI::App* command, ModelArgs& o) {
             o.own_kv_dtype = is_auto(name);
             o.kv_dtype = kv_types_from_name(name).value_or(KvTypes());
           },
-          "KV cache: auto (a folder's kv_cache_scheme), " + std::string(kKvTypeNames))
+          "KV cache: auto (a folder's own), f32, f16, bf16, f8, i8, i8i4, i4 or KEYS:VALUES")
       ->check(CLI::Validator(
           [](const std::string& name) { return is_auto(name) ? std::string() : kv_dtype_fault(name); }, "DTYPE"));
   command
