@@ -49,8 +49,8 @@ TEST_F(SlowPressure, ABurstBeyondTheQueueGets429AtOnceAndWhatRunsGoesOn) {
   ASSERT_TRUE(client.wait(kPatience, all_begun));
   LoadClient crowd(server.target());
   for (const LoadRequest& request : streams_of(300, 4, 2)) crowd.start(request);
-  ASSERT_TRUE(client.wait_for_all(60));
-  ASSERT_TRUE(crowd.wait_for_all(60));
+  ASSERT_TRUE(client.wait_for_all(kPatience));
+  ASSERT_TRUE(crowd.wait_for_all(kPatience));
 
   std::vector<double> seconds;
   int64_t n_served = 0;
@@ -85,6 +85,8 @@ struct Beside {
 Beside eight_beside_eight(const ServeProcess& server, bool others_read, uint64_t seed) {
   Beside out;
   LoadClient client(server.target()), others(server.target());
+  const auto n_ended = [&] { return server.metric("ibid_aborts_total{cause=\"slow_reader\"}"); };
+  const double n_before = n_ended();
   std::vector<std::unique_ptr<RawClient>> slow;
   for (const std::string& prompt : prompts_of(8, 20, seed)) {
     const LoadRequest verbose = stream_of(prompt, 900, ",\"logprobs\":20");
@@ -96,7 +98,7 @@ Beside eight_beside_eight(const ServeProcess& server, bool others_read, uint64_t
     }
   }
   for (const LoadRequest& request : streams_of(8, 80, seed + 1)) client.start(request);
-  while (!client.wait_for_all(0.2) && client.now() < 60)
+  while (!client.wait_for_all(0.2) && client.now() < kPatience)
     out.bytes = std::max(out.bytes, server.private_bytes(kKvBytes));
   std::vector<double> gaps;
   for (const LoadAnswer& a : client.answers()) {
@@ -105,6 +107,10 @@ Beside eight_beside_eight(const ServeProcess& server, bool others_read, uint64_t
     gaps.insert(gaps.end(), content.gaps.begin(), content.gaps.end());
   }
   out.p99 = percentiles_of(gaps).p99;
+  // Their answers are ten times as long, and on a busy machine one of them may not be so far behind yet.
+  if (!others_read) {
+    EXPECT_TRUE(soon([&] { return n_ended() == n_before + 8; }));
+  }
   return out;
 }
 
