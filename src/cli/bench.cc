@@ -131,6 +131,7 @@ std::vector<Combination> combinations(const BenchOptions& o) {
             Combination& c = out.emplace_back(Combination{.model = o.model, .n_batch = n_batch, .n_ubatch = n_ubatch});
             c.model.model = model;
             c.model.kv_dtype = dtype;
+            c.model.own_kv_dtype &= o.kv_dtypes.empty();
             c.model.threads = n_threads;
           }
         }

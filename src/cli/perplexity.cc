@@ -124,7 +124,7 @@ class Scorer {
     std::jthread other;
     if (base_ != nullptr) {
       other = std::jthread([&] {
-        const KvTypes kv_dtype = options_.base_kv_dtype.value_or(options_.model.kv_dtype);
+        const KvTypes kv_dtype = options_.base_kv_dtype.value_or(own_.kv_dtype);
         const auto scored = score_text(*base_->model, *base_->stream, kv_dtype, tokens,
                                        [&](int64_t position, std::span<const float> row) {
                                          if (w.begin + position + 1 >= w.first_scored) rows.put(row);
@@ -133,8 +133,8 @@ class Scorer {
         rows.end();
       });
     }
-    const auto done = score_text(
-        *own_.model, *own_.stream, options_.model.kv_dtype, tokens, [&](int64_t position, std::span<const float> row) {
+    const auto done =
+        score_text(*own_.model, *own_.stream, own_.kv_dtype, tokens, [&](int64_t position, std::span<const float> row) {
           if (dump.is_open())
             dump.write(reinterpret_cast<const char*>(row.data()), static_cast<std::streamsize>(row.size_bytes()));
           const int64_t next = w.begin + position + 1;

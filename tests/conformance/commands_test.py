@@ -50,7 +50,12 @@ def test_a_folders_recipe_chooses_the_types_of_keys_and_values():
         float8 = {"num_bits": 8, "type": "float", "strategy": "tensor"}
         assert types(float8) == ("f16", "f16")
         assert types(float8, "--kv-dtype", "auto") == ("f8", "f8")
+        assert types(float8, "--kv-dtype", "auto", "-ctk", "i8") == ("i8", "i8")
         assert types(None, "--kv-dtype", "auto") == ("f16", "f16")
+        types(float8)
+        (text := pathlib.Path(folder, "text")).write_text("some words, and then some others " * 3)
+        scored = {kv: re.search(r"nll (\S+)", ibid("perplexity", made, "-f", text, "--kv-dtype", kv))[1] for kv in ("auto", "f8", "f16")}
+        assert scored["auto"] == scored["f8"] != scored["f16"], scored
         (made / "config.json").write_text(json.dumps({**config, "quantization_config": {
             "quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "NVFP4"}}))
         told = ibid("run", made, "-p", "x", *SOME, "--kv-dtype", "auto", code=1)
